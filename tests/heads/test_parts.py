@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +16,9 @@ from experiments.heads.hooks import check_prunable, read_stages, value_heads
 from experiments.heads.map_figures import attention_maps
 from experiments.heads.measures.importance import by_gradient, by_relevance
 from experiments.heads.measures.rank import divergence_by_rank
+from experiments.heads.options import HeadsOptions
 from experiments.heads.parts import parts_of
+from experiments.heads.sections import roles
 from experiments.model.build import build
 from experiments.objectives.objective import Batch
 from tests.heads.conftest import VOCABULARY, group, small_model
@@ -48,6 +53,16 @@ def test_each_part_attends_from_its_own_tokens_to_its_own_memory(translator, sid
             assert bool((weights.triu(1) == 0).all()) == part.causal
     assert [place for part in (encoder, decoder, cross) for place in part.places] == list(range(6))
     assert cross.head(1, 2) == "cross 1-2" and cross.of("maps") == "maps_cross" and not cross.places_compare
+
+
+def test_the_bound_of_the_entropy_is_that_of_the_tokens_attended_to(translator, sides):
+    run = SimpleNamespace(model=translator, text_batches=lambda: [sides], is_special=lambda tokens: tokens == 0)
+    run.dataset = SimpleNamespace(unigram=np.ones(VOCABULARY))
+    section = roles.make(run, HeadsOptions())
+    bounds = "ln 5 = 1.61 nats (encoder), ln 3 = 1.10 nats (decoder), ln 5 = 1.61 nats (cross)"
+    assert f"Entropy is at most {bounds};" in section.text
+    memory = {"encoder": 5, "decoder": 3, "cross": 5}
+    assert all(row["entropy"] <= math.log(memory[row["attention"]]) for row in section.tables["heads"])
 
 
 def test_an_encoder_is_one_part_without_a_name(bert_of):

@@ -90,7 +90,7 @@ def test_the_mean_distance_within_a_layer_leaves_out_the_head_itself():
 
 def test_a_model_whose_heads_are_known(known, trained_run_of):
     run = trained_run_of(known)
-    previous, uniform, *twins = profile_heads(run)
+    (previous, uniform, *twins), _ = profile_heads(run)
     assert previous["previous"] > 0.999 and previous["entropy"] < 0.01 and previous["role"] == "positional"
     assert (previous["offset"], previous["offset_share"]) == (-1, 1.0)
     assert previous["special"] == pytest.approx(1 / 7, abs=1e-3)  # only the first of seven has [CLS] before it

@@ -61,8 +61,11 @@ def is_rarest(tokens_BM: Tensor, special_BM: Tensor, counts: Tensor, kinds: int 
     return (count <= torch.stack(largest_counts)[:, None]) & ~special_BM
 
 
-def profile_heads(run: TrainedRun) -> list[dict[str, Any]]:
-    """A row for each softmax head: its quantities, and its role. Layers and heads count from 1 in each part."""
+def profile_heads(run: TrainedRun) -> tuple[list[dict[str, Any]], dict[Part, int]]:
+    """A row for each softmax head, with its quantities and its role; and the M of each part.
+
+    Layers and heads count from 1 in each part.
+    """
     parts = parts_of(run.model)
     sums: list[dict[str, Tensor]] = [{} for _ in run.model.attentions]
     queries, lengths = dict.fromkeys(parts, 0), dict.fromkeys(parts, 0)
@@ -77,13 +80,14 @@ def profile_heads(run: TrainedRun) -> list[dict[str, Any]]:
                 for name, values in _quantities(run, part, weights, inputs[part.memory]).items():
                     total = (values * content[:, None]).double().sum((0, 2))
                     sums[place][name] = sums[place].get(name, 0) + total
-    return [
+    rows = [
         row
         for part in parts
         for layer, place in enumerate(part.places, 1)
         for row in _rows(part, layer, {name: (total / queries[part]).tolist() for name, total in sums[place].items()},
                          lengths[part])
     ]  # fmt: skip
+    return rows, lengths
 
 
 def _rows(part: Part, layer: int, means: dict[str, list[float]], length: int) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,6 @@ from experiments.heads import figures
 from experiments.heads.hooks import has_stages
 from experiments.heads.measures.profile import profile_heads
 from experiments.heads.options import HeadsOptions
-from experiments.heads.parts import parts_of
 from experiments.heads.section import Section, layer_head_matrix
 from experiments.heads.trained_run import TrainedRun
 
@@ -18,7 +17,7 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     """The section; None without a softmax."""
     if not has_stages(run.model, "weights"):
         return None
-    rows = profile_heads(run)
+    rows, lengths = profile_heads(run)
     titles = {
         "entropy": "entropy (nats)",
         "confidence": "confidence (largest weight)",
@@ -30,7 +29,7 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         "offset_share": "points to one fixed offset (share of tokens)",
     }
     figures_by_name = {}
-    for part in parts_of(run.model):
+    for part in lengths:
         of_part = part.rows_of(rows)
         panels = {title: layer_head_matrix(of_part, name) for name, title in titles.items() if name in of_part[0]}
         figures_by_name[part.of("roles")] = figures.titled(figures.layer_head_heatmaps(panels), part.title)
@@ -41,10 +40,13 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         for row in rows
         if row["role"] == "positional"
     ]
+    bounds = ", ".join(
+        f"ln {length} = {math.log(length):.2f} nats" + (f" ({part.name})" if part.name else "")
+        for part, length in lengths.items()
+    )
     text = (
-        f"The {len(rows)} heads by their roles: {listed}. Entropy is at most ln {run.settings.length} = "
-        f"{math.log(run.settings.length):.2f} nats; confidence is the mean largest weight on a token that is not "
-        "special; the others are shares of the weight, or of the tokens."
+        f"The {len(rows)} heads by their roles: {listed}. Entropy is at most {bounds}; confidence is the mean "
+        "largest weight on a token that is not special; the others are shares of the weight, or of the tokens."
         + (f" Positional heads, layer-head (offset): {', '.join(positional)}." if positional else "")
     )
     return Section("What the heads look at", text, figures_by_name, {"heads": rows})
