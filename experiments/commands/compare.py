@@ -21,7 +21,6 @@ from experiments.failures.wording import did_you_mean
 from experiments.record.folder import RESULT
 from experiments.record.result import Fields
 from experiments.results.checked import first_lines, marked_result, other_code, unlike
-from experiments.results.find import folders_in
 from experiments.results.index import Index, without_collection
 
 
@@ -60,9 +59,7 @@ def results_of(runs: Path, selection: list[str]) -> list[Fields]:
     """
     with Index(runs) as index, first_lines(_warn) as warn:
         named = named_folders(selection, runs)
-        if not named:
-            index.load()
-        results = list(_results(named, index, warn) if named else _ended(runs, index, warn))
+        results = list(_results(named, index, warn) if named else _ended(index, warn))
     return matching(selection, results)
 
 
@@ -87,9 +84,9 @@ def sorted_by(sort: str, rows: list[Row]) -> list[Row]:
     return sorted(known, key=lambda row: _orderable(row[column]), reverse=descending) + unknown
 
 
-def _ended(runs: Path, index: Index, warn: Callable[[str], None]) -> Iterator[Fields]:
+def _ended(index: Index, warn: Callable[[str], None]) -> Iterator[Fields]:
     """The results of the runs that have ended, by name."""
-    return (result for folder in folders_in(runs) if (result := marked_result(folder, index, warn)) is not None)
+    return (result for folder in index.folders() if (result := marked_result(folder, index, warn)) is not None)
 
 
 def _results(folders: list[Path], index: Index, warn: Callable[[str], None]) -> Iterator[Fields]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from experiments.dashboard.page import page, page_data
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
+from experiments.failures.wording import plural
 from experiments.files.disk import written_at
 from experiments.processes.interruption import Interrupted
 from experiments.record.durable import write
@@ -61,7 +62,7 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
     data = page_data(selection, runs, WATCH_SECONDS if watch else 0)
     write(out, page(data))
     run_count = len(data["runs"])
-    line = f"{out}: {run_count:,} run{'s' if run_count != 1 else ''}"
+    line = f"{out}: {run_count:,} {plural('run', run_count)}"
     print(line + (", rewritten while they train; Ctrl-C ends it" if watch else ""), flush=True)
     if show:
         webbrowser.open(out.absolute().as_uri())

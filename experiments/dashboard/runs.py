@@ -15,7 +15,6 @@ from experiments.record.dotted import Values
 from experiments.record.folder import CONFIG, RunFolder, parse_config
 from experiments.record.result import UNKNOWN, Fields
 from experiments.results.checked import first_lines, marked_result, other_code, unlike
-from experiments.results.find import folders_in
 from experiments.results.index import Index
 
 
@@ -26,10 +25,7 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[Fields]:
     still training, or was interrupted, has its present numbers. Raises Mistake if no run is left, or if there are
     several tasks.
     """
-    named = named_folders(selection, runs)
-    if not named:
-        index.load()
-    results = list(_readable(named or folders_in(runs), index))
+    results = list(_readable(named_folders(selection, runs) or index.folders(), index))
     by_task: dict[str | None, list[Fields]] = {}
     matched = matching(selection, results)
     for result, task in zip(matched, Values(matched).at(TASK["task"]), strict=True):

@@ -27,6 +27,11 @@ def _looks(word: str) -> str:
     return unicodedata.normalize("NFC", word).strip()
 
 
+def plural(noun: str, count: int) -> str:
+    """The noun after a number: `run` after 1, else `runs`."""
+    return noun if count == 1 else f"{noun}s"
+
+
 def first_line(error: BaseException) -> str:
     """The first line of an exception's message; its class's name if it has none."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

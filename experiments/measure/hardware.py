@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 
 from experiments.failures.failure import Mistake
+from experiments.failures.wording import plural
 from experiments.measure.cores import cpu_field
 from experiments.settings.trainer import Precision
 
@@ -64,4 +65,4 @@ def device_name(device: torch.device) -> str:
         return torch.cuda.get_device_name(device)
     name = cpu_field("model name") or platform.processor() or platform.machine()
     threads = torch.get_num_threads()
-    return f"{name}, {threads} thread{'s' if threads > 1 else ''}"
+    return f"{name}, {threads} {plural('thread', threads)}"

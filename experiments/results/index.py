@@ -23,6 +23,7 @@ from pydantic_core import from_json, to_json
 from experiments.files.digest import text_digest
 from experiments.files.disk import read_bytes
 from experiments.record.result import Result
+from experiments.results.find import folders_in
 
 INDEX_FILE = ".index.sqlite"
 FORM = 5  # raised whenever derived data other than the fields of results changes
@@ -39,6 +40,7 @@ class Index:
     """
 
     def __init__(self, runs: Path) -> None:
+        self._runs = runs
         self._loaded: dict[str, Line] | None = None
         self._new: dict[str, Line] = {}
         try:
@@ -59,11 +61,15 @@ class Index:
             self._database.commit()
         self._database.close()
 
-    def load(self) -> None:
-        """Load all lines at once, which takes half the time if most of them are needed."""
+    def folders(self) -> list[Path]:
+        """All folders of the runs, by name; their lines are loaded at once, in half the time if most are needed.
+
+        Not everything in the list must be a run.
+        """
         with suppress(sqlite3.Error):
             lines = self._database.execute("SELECT path, stamp, content, digest FROM files")
             self._loaded = {path: line for path, *line in lines}
+        return folders_in(self._runs)
 
     def read(self, path: Path, parse: Callable[[bytes], Any], beside: Sequence[str] = ()) -> Any:
         """`parse(content)` of the file, as JSON can hold it, taken from the index while the file is unchanged.

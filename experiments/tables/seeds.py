@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import count
 
+from experiments.failures.wording import plural
 from experiments.tables.sources.source import CellOutcome, Source
 
 BLOCK = 16  # seeds in a block; the search ends at the first block without a cell that has begun
@@ -41,4 +42,4 @@ def spans(seeds: Iterable[int]) -> str:
 def seeds_text(seeds: Iterable[int]) -> str:
     """Seeds with their noun, such as `seed 3` and `seeds 0-2`."""
     seeds = set(seeds)
-    return f"seed{'s' if len(seeds) > 1 else ''} {spans(seeds)}"
+    return f"{plural('seed', len(seeds))} {spans(seeds)}"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from experiments.display.rows import Row, as_markdown
 from experiments.failures.failure import Mistake
+from experiments.failures.wording import plural
 from experiments.record.durable import write
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import load
@@ -63,7 +64,7 @@ def _claim(comparisons: list[dict[str, str]]) -> dict[str, str]:
     fewest, most = min(pairs), max(pairs)
     shared = {key: comparisons[0][key] for key in ("claim", "says", "paper", "budget", "verdict")}
     count = str(most) if fewest == most else f"{fewest} to {most}"
-    return shared | {"pairs": f"{count} {comparisons[0]['paired_by']}{'' if most == 1 else 's'}"}
+    return shared | {"pairs": f"{count} {plural(comparisons[0]['paired_by'], most)}"}
 
 
 def _rows(stem: str, claims: list[dict[str, str]]) -> Iterator[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from experiments.failures.wording import plural
 from experiments.statistics.comparison import AnyComparison, Compared
 from experiments.tables.definition.published import MARKS
 from experiments.tables.partial import SIGN
@@ -148,7 +149,7 @@ def _numbers(comparison: AnyComparison, unit: str) -> str:
         return f"{comparison.sentence}: no pair"
     interval = interval_text(comparison.interval, digits=4) or "no finite interval yet"
     count = len(comparison.values)
-    return f"{comparison.sentence}: {comparison.mean:+.4f} {interval}, {count} {unit}{'s' if count > 1 else ''}"
+    return f"{comparison.sentence}: {comparison.mean:+.4f} {interval}, {count} {plural(unit, count)}"
 
 
 def _advantages(comparison: AnyComparison, report: Report, scheme: str) -> Iterator[str]:
