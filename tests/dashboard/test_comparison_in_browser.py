@@ -54,7 +54,12 @@ def test_runs_of_other_conditions_are_compared_apart(make, open_runs, there, her
     assert shown.text("#left") == "Not compared: 8 of other conditions" and shown.count("tbody tr") == 2
     answer = shown.text("#answer")
     assert "Of the others, the lowest mean is that of talking_heads" in answer and "higher by" in answer
+    key, value = said.replace("objective.kind", "objective").split()
+    shown.type(f"{key}={value}")
+    assert shown.text("#fault") == f"{key}={value} matches only runs that are not compared"
     shown.click("#rest")
+    assert shown.text("#fault") == "" and shown.count("tbody tr") == 2
+    shown.type("")
     assert shown.count("tbody tr") == 4 and shown.count("tr.rest") == 2 and shown.complaints() == []
 
 

@@ -110,10 +110,35 @@ def test_filters(js, text, kept):
         ("nobody", ["no name has nobody"]),
         ("layers=2", ["all runs have layers 4"]),
         ("lyaers=4", ["there is no lyaers: did you mean layers?"]),
+        ("position=rotary", ["there is no position: did you mean model.position?"]),
+        ("heads.kind=6", ["there is no heads.kind: did you mean heads?"]),
     ],
 )
 def test_a_word_that_names_nothing_is_said(js, text, faults):
-    assert js("parsedFilter", text, ["name", "heads", "loss"], ROWS, {"layers": 4})["faults"] == faults
+    columns = ["name", "heads", "loss", "model.position"]
+    assert js("parsedFilter", text, columns, ROWS, {"layers": 4})["faults"] == faults
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("heads=24", ["heads=24 matches only runs that are not compared"]),
+        ("heads=24,6", ["heads=24 matches only runs that are not compared"]),
+        ("talk", ["talk matches only runs that are not compared"]),
+        ("multi heads>6", ["heads>6 matches only runs that are not compared"]),
+        ("!heads=6", ["nothing that is compared matches all terms"]),
+        ("heads=7", ["heads is never 7: there are 6, 24"]),
+        ("multi heads=6", []),
+    ],
+)
+def test_a_word_that_matches_only_what_is_left_out_is_said(js, text, faults):
+    columns, compared = ["name", "heads", "loss"], ROWS[:1]
+    assert js("parsedFilter", text, columns, ROWS, {}, compared)["faults"] == faults
+
+
+def test_words_of_which_no_row_has_all_are_said(js):
+    found = js("parsedFilter", "multi heads=24", ["name", "heads", "loss"], ROWS)
+    assert found["faults"] == ["nothing that is compared matches all terms"]
 
 
 def test_words_are_completed(js):

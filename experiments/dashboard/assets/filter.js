@@ -8,21 +8,31 @@ const CONDITION = /^(!?)([^=<>!*"]+)(<=|>=|!=|=|<|>)(.*)$/;
 
 /** {test(row), faults: [text]} of a person's words, all of which must hold:
     text of a name, key=a,b, key!=a, key<1, key<=1, key>1, key>=1; * stands for any text, ! before a word turns it round.
-    A word that names nothing is said, and keeps every row if it is its key that nobody has. `shared`: what all rows have. */
-function parsedFilter(text, columns, rows, shared = {}) {
+    A word that names nothing is said, and keeps every row if it is its key that nobody has. `shared`: what all rows
+    have. `shown`: those of the rows that the page would show without a filter. */
+function parsedFilter(text, columns, rows, shared = {}, shown = rows) {
   const faults = [];
-  const tests = (text.match(WORD) ?? []).map((word) => wordTest(word, columns, rows, shared, faults)).filter(Boolean);
-  return { test: (row) => tests.every((test) => test(row)), faults };
+  const say = (holds, word, nowhere) => {
+    if (shown.some(holds)) return;
+    faults.push(rows.some(holds) ? `${word} matches only runs that are not compared` : nowhere());
+  };
+  const tests = (text.match(WORD) ?? [])
+    .map((word) => wordTest(word, columns, rows, shared, faults, say))
+    .filter(Boolean);
+  const test = (row) => tests.every((each) => each(row));
+  if (tests.length && !faults.length && !shown.some(test)) faults.push("nothing that is compared matches all terms");
+  return { test, faults };
 }
 
-function wordTest(word, columns, rows, shared, faults) {
+function wordTest(word, columns, rows, shared, faults, say) {
   // the beginning of a word that is still being typed
   if (/^!?"?$/.test(word)) return null;
   const parts = CONDITION.exec(word);
   if (!parts) {
-    const wanted = pattern(`*${word.replace(/^!/, "").replaceAll('"', "")}*`);
+    const text = word.replace(/^!/, "");
+    const wanted = pattern(`*${text.replaceAll('"', "")}*`);
     const holds = (row) => [row.name, ...(row.names ?? [])].some((name) => wanted.test(name));
-    if (!rows.some(holds)) faults.push(`no name has ${word.replace(/^!/, "")}`);
+    say(holds, text, () => `no name has ${text}`);
     return word.startsWith("!") ? (row) => !holds(row) : holds;
   }
   const [, not, column, sign, value] = parts;
@@ -35,24 +45,25 @@ function wordTest(word, columns, rows, shared, faults) {
   }
   const holds =
     sign.includes("=") && !/[<>]/.test(sign)
-      ? isOneOf(column, value, rows, faults)
-      : isBeyond(column, sign, value, rows, faults);
+      ? isOneOf(column, value, rows, say)
+      : isBeyond(column, sign, value, rows, faults, say);
   return holds && ((row) => (holds(row) !== (not === "!")) !== (sign === "!="));
 }
 
-function isOneOf(column, value, rows, faults) {
+function isOneOf(column, value, rows, say) {
   const wanted = (value.match(VALUE) ?? []).map((one) => one.replaceAll('"', "")).filter(Boolean);
   const matches = (row, one) =>
     (isNumber(row[column]) && one !== "" && Number(one) === row[column]) || pattern(one).test(String(row[column]));
   for (const one of wanted) {
-    if (rows.some((row) => matches(row, one))) continue;
-    const known = [...new Set(rows.map((row) => row[column]))];
-    faults.push(`${column} is never ${one}${known.length <= 8 ? `: there are ${known.join(", ")}` : ""}`);
+    say((row) => matches(row, one), `${column}=${one}`, () => {
+      const known = [...new Set(rows.map((row) => row[column]))];
+      return `${column} is never ${one}${known.length <= 8 ? `: there are ${known.join(", ")}` : ""}`;
+    });
   }
   return wanted.length ? (row) => wanted.some((one) => matches(row, one)) : null;
 }
 
-function isBeyond(column, sign, value, rows, faults) {
+function isBeyond(column, sign, value, rows, faults, say) {
   const bound = Number(value);
   if (value === "") return null;
   if (!Number.isFinite(bound)) {
@@ -63,11 +74,11 @@ function isBeyond(column, sign, value, rows, faults) {
     sign
   ];
   const holds = (row) => isNumber(row[column]) && compare(row[column]);
-  if (!rows.some(holds)) {
+  say(holds, `${column}${sign}${value}`, () => {
     const known = rows.map((row) => row[column]).filter(isNumber).sort((a, b) => a - b);
     const reach = known.length ? `it is from ${known[0]} to ${known.at(-1)}` : "it is no number";
-    faults.push(`${column} is never ${sign}${value}: ${reach}`);
-  }
+    return `${column} is never ${sign}${value}: ${reach}`;
+  });
   return holds;
 }
 
@@ -97,8 +108,10 @@ function completions(text, columns, rows) {
     .map((end) => before + end);
 }
 
-/** ": did you mean heads?" where one of the names is near a word. */
+/** ": did you mean heads?" where one of the names is near a word, or is a part of it or it of the name. */
 function near(word, names) {
+  const part = names.find((name) => name.endsWith(`.${word}`) || word.startsWith(`${name}.`));
+  if (part) return `: did you mean ${part}?`;
   const found = names
     .map((name) => [edits(word.toLowerCase(), name.toLowerCase()), name])
     .sort((a, b) => a[0] - b[0])[0];

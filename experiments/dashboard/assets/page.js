@@ -118,13 +118,15 @@ function draw() {
   const baseline = drawBaselines();
   // means over different seeds differ also by the seeds
   for (const row of configurations) row.unlike = row.compared && row.seedKey !== baseline?.seedKey;
-  const { test, faults } = parsedFilter(state.filter, columns, configurations, data.shared);
+  const all = configurations.filter((row) => row.compared);
+  // where nothing can be compared, what there is is shown
+  const rest = state.rest || !all.length;
+  const { test, faults } = parsedFilter(state.filter, columns, configurations, data.shared, rest ? configurations : all);
   const kept = configurations.filter((row) => test(row) && !state.hidden.includes(groupName(row)));
   const axes = [
     ...data.telling.slice(0, 8).map((column) => ({ column, ordinal: true })),
     ...[...data.scores, "loss", "tokens_per_second", "peak_memory_bytes"].map((column) => ({ column })),
   ];
-  const all = configurations.filter((row) => row.compared);
   drawParallel(
     { axes, all, group, ranges: state.ranges, selected: state.chosen },
     kept.filter((row) => row.compared),
@@ -132,8 +134,6 @@ function draw() {
   const visible = kept.filter((row) => !row.compared || parallel.keeps(row, state.ranges));
   const shownRows = visible.filter((row) => row.compared);
   const others = { rows: [], runs: [] };
-  // where nothing can be compared, what there is is shown
-  const rest = state.rest || !all.length;
   if (rest) {
     others.rows = visible.filter((row) => !row.compared && row.ended.length);
     others.runs = visible.flatMap((row) => row.runs.filter((run) => !row.ended.includes(run)));
