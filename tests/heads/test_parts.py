@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from experiments.heads.measures.importance import by_gradient, by_relevance
 from experiments.heads.measures.rank import divergence_by_rank
 from experiments.heads.options import HeadsOptions
 from experiments.heads.parts import parts_of
-from experiments.heads.sections import roles
+from experiments.heads.sections import rank, roles
 from experiments.model.build import build
 from experiments.objectives.objective import Batch
 from tests.heads.conftest import VOCABULARY, group, small_model
@@ -63,6 +64,15 @@ def test_the_bound_of_the_entropy_is_that_of_the_tokens_attended_to(translator, 
     assert f"Entropy is at most {bounds};" in section.text
     memory = {"encoder": 5, "decoder": 3, "cross": 5}
     assert all(row["entropy"] <= math.log(memory[row["attention"]]) for row in section.tables["heads"])
+
+
+def test_the_rank_of_logits_between_two_sequences_is_at_most_the_length_of_the_shorter(translator, sides):
+    model = copy.deepcopy(translator)  # whose precision changes
+    run = SimpleNamespace(model=model, text_batches=lambda: iter([sides]), has_two_sides=True)
+    section = rank.make(run, HeadsOptions())
+    encoder, decoder, cross = (f"h d_k = 12 and {limit}," for limit in ("N = 5", "N = 3", "min(N, M) = 3"))
+    assert encoder in section.text and decoder in section.text and cross in section.text
+    assert max(row["numerical_rank"] for row in section.tables["rank"] if row["attention"] == "cross") <= 3
 
 
 def test_an_encoder_is_one_part_without_a_name(bert_of):

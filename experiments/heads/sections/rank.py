@@ -32,10 +32,11 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     sections = [_of_part(run, part, [layers[place] for place in part.places]) for part in parts_of(model)]
     tables = {name: [row for section in sections for row in section.tables[name]] for name in ("rank", "matching")}
     pictures = {name: figure for section in sections for name, figure in section.figures.items()}
+    matrix, limit = ("N x M", "the smaller of N and M") if run.has_two_sides else ("N x N", "N")
     text = (
-        "The logits QK^T of a head are an N x N matrix of rank at most d_k. Mixed over h heads they can reach h d_k, "
-        f"or N. {' '.join(section.text for section in sections)} A second picture compares the weights of logits that "
-        "are cut down to each rank with the true weights."
+        f"The logits QK^T of a head are an {matrix} matrix of rank at most d_k. Mixed over h heads they can reach h "
+        f"d_k, or {limit}. {' '.join(section.text for section in sections)} A second picture compares the weights of "
+        "logits that are cut down to each rank with the true weights."
     )
     return Section("The bottleneck", text, pictures, tables)
 
@@ -69,6 +70,7 @@ def _of_part(run: TrainedRun, part: Part, layers: list[dict[str, Tensor]]) -> Se
     ]
     sizes = run.model.attentions[part.places[0]].sizes
     heads, key_size = sizes.key_heads, sizes.key_size
+    length_name = "N" if part.places_compare else "min(N, M)"
     means = [
         f"{np.mean([row['numerical_rank'] for row in rows if row['stage'] == stage]):.1f} {when} mixing"
         for stage, when in shown.items()
@@ -76,12 +78,12 @@ def _of_part(run: TrainedRun, part: Part, layers: list[dict[str, Tensor]]) -> Se
     text = (
         (f"{part.title}: " if part.title else "")
         + ("" if is_product else "The logits of this attention are not QK^T, so d_k does not bound their rank. ")
-        + f"With d_k = {key_size}, h d_k = {heads * key_size} and N = {length}, the mean numerical rank is "
+        + f"With d_k = {key_size}, h d_k = {heads * key_size} and {length_name} = {length}, the mean numerical rank is "
         f"{' and '.join(means)}."
     )
-    lines = {f"key size d_k = {key_size}": key_size, f"length N = {length}": length}
+    lines = {f"key size d_k = {key_size}": key_size, f"length {length_name} = {length}": length}
     if key_size == length:
-        lines = {f"key size d_k = length N = {length}": length}
+        lines = {f"key size d_k = length {length_name} = {length}": length}
     if heads * key_size < length:
         lines[f"h d_k = {heads * key_size}"] = heads * key_size
     by_rank = figures.effective_ranks(effective_ranks["logits"], effective_ranks["mixed_logits"], lines)
