@@ -141,6 +141,11 @@ def test_words_of_which_no_row_has_all_are_said(js):
     assert found["faults"] == ["nothing that is compared matches all terms"]
 
 
+def test_the_values_that_there_are_stand_in_order(js):
+    found = js("parsedFilter", "heads=7", ["name", "heads", "loss"], ROWS[::-1])
+    assert found["faults"] == ["heads is never 7: there are 6, 24"]
+
+
 def test_words_are_completed(js):
     def ends(text):
         return js("completions", text, ["name", "heads", "loss"], ROWS)

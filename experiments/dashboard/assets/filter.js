@@ -56,7 +56,7 @@ function isOneOf(column, value, rows, say) {
     (isNumber(row[column]) && one !== "" && Number(one) === row[column]) || pattern(one).test(String(row[column]));
   for (const one of wanted) {
     say((row) => matches(row, one), `${column}=${one}`, () => {
-      const known = [...new Set(rows.map((row) => row[column]))];
+      const known = [...new Set(sortedBy(rows, column).map((row) => row[column]))];
       return `${column} is never ${one}${known.length <= 8 ? `: there are ${known.join(", ")}` : ""}`;
     });
   }

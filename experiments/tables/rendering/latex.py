@@ -41,6 +41,7 @@ def latex(report: Report) -> str:
     table that is still wider than the line is scaled down to it.
     """
     lines = [f"% {report.request.command()}", f"% {report.request.table.title}"]
+    lines += [r"% needs \usepackage{booktabs,graphicx}"]
     lines += [f"{tex(text)}\n" for text in (shown_or_claimed(report), headline(report), missing(report)) if text]
     rows = readable_table(report)
     lines += [_tabular(rows, keys) for keys in divided(list(rows[0]))]
