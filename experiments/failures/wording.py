@@ -18,7 +18,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     A word that looks the same on a screen is shown with its escapes and quotes.
     """
     close = closest(word, known)
-    if close and _looks(close) == _looks(word):
+    if close and close != word and _looks(close) == _looks(word):
         close = ascii(close)
     return f" (did you mean {close}?)" if close else ""
 
