@@ -61,9 +61,11 @@ class Anytime:
             return 1.0
         spread = count * PRIOR_VARIANCE
         if deviation == 0.0:
-            return 0.0
-        squared = count * (distance / deviation) ** 2 / (count - 1)
-        log_e = (count * (math.log1p(squared) - math.log1p(squared / (1 + spread))) - math.log1p(spread)) / 2
+            # the limit: two or three equal differences are not enough for a verdict
+            log_e = (count - 1) * math.log1p(spread) / 2
+        else:
+            squared = count * (distance / deviation) ** 2 / (count - 1)
+            log_e = (count * (math.log1p(squared) - math.log1p(squared / (1 + spread))) - math.log1p(spread)) / 2
         return math.exp(min(0.0, -log_e))
 
     def half_width(self, count: int, deviation: float, alpha: float = ALPHA) -> float:

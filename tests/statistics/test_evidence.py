@@ -97,11 +97,16 @@ def test_too_few_values_say_nothing():
     assert standard_error([1.0]) is None
 
 
-def test_equal_differences_leave_no_doubt():
+@pytest.mark.parametrize("count", [2, 3, 4, 8])
+def test_equal_differences_are_the_limit_of_differences_that_hardly_differ(count):
     for evidence in (Anytime(), Planned()):
-        assert evidence.p_value(3, 0.5, 0.0, 0.0) == 0.0
-        assert evidence.p_value(3, 0.5, 0.0, 0.5) == 1.0
-        assert evidence.half_width(8, 0.0) == 0.0
+        exact, near = (evidence.p_value(count, 0.5, deviation, 0.0) for deviation in (0.0, 1e-9))
+        assert exact == pytest.approx(near, rel=1e-6, abs=1e-6)
+        assert evidence.p_value(count, 0.5, 0.0, 0.5) == 1.0
+        half = evidence.half_width(count, 0.0)
+        assert half == (0.0 if exact < ALPHA else math.inf)
+    # two or three differences have no finite anytime-valid interval, however equal they are
+    assert (Anytime().half_width(count, 0.0) == 0.0) == (count >= 4)
 
 
 def test_a_plan_that_is_not_complete_says_nothing():
