@@ -136,7 +136,7 @@ def verdicts(index: str) -> dict[str, list[str]]:
         of_table = [
             f"[{claim}](results/{file}.md) {says}: **{verdict}** ({budget}, {pairs})"
             for claim, file, verdict, budget, pairs, says in lines
-            if file.split("_seeds")[0] == stem
+            if file.partition("-")[0] == stem
         ]
         for name in variants:
             found.setdefault(name, []).extend(of_table)

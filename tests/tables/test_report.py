@@ -20,6 +20,7 @@ from experiments.tables.definition.inequality import parse
 from experiments.tables.definition.published import PublishedNumber
 from experiments.tables.definition.request import Request, load
 from experiments.tables.rendering.columns import readable_table
+from experiments.tables.rendering.index import write_index
 from experiments.tables.rendering.latex import MOST_COLUMNS, divided, tex
 from experiments.tables.rendering.published_difference import published_difference
 from experiments.tables.rendering.render import claim_rows, render, write_all
@@ -423,6 +424,21 @@ def test_every_format_is_written_at_once(tmp_path):
     assert "![More heads of less width](me2026_heads.svg)" in (tmp_path / "results" / "me2026_heads.md").read_text()
     by_seed = [*csv.DictReader((tmp_path / "results" / "me2026_heads_seeds.csv").open())]
     assert [float(row["validation_loss"]) for row in by_seed if row["row"] == "h16"] == [*LOSSES["h16"]]
+
+
+def test_files_of_one_budget_do_not_replace_those_of_another(tmp_path):
+    nano = made()
+    for budget, seeds, stem in (
+        ("nano", range(6), "me2026_heads"),
+        ("small", range(6), "me2026_heads-small"),
+        ("small", range(4, 6), "me2026_heads-small-4-5"),
+    ):
+        request = replace(nano.request, budget_name=budget, seeds=seeds)
+        assert request.result_stem == stem
+    index = write_all(nano, tmp_path / "results")[-1]
+    (tmp_path / "results" / "me2026_heads.md").rename(tmp_path / "results" / "me2026_heads-small-4-5.md")
+    write_index(tmp_path / "results")
+    assert f"attn table {NAME}" not in index.read_text(), "it has been run, at another budget"
 
 
 def test_the_list_of_results_links_to_pages_that_are_there(tmp_path):

@@ -96,6 +96,12 @@ class Request:
         return "-".join([self.table_stem, *([self.span] if self.span else [])])
 
     @property
+    def result_stem(self) -> str:
+        """The start of the names of the files for readers, such as `shazeer2020_heads-small-4-7`; nano is left out."""
+        budget = "" if self.budget_name == "nano" else self.budget_name
+        return "-".join(filter(None, (self.name.replace("/", "_"), budget, self.span)))
+
+    @property
     def group(self) -> str:
         """The group of the cells in W&B."""
         return f"table-{self.name.replace('/', '-')}"

@@ -32,7 +32,7 @@ def write_index(folder: Path) -> Path:
     )
     lines = ["# Results", "", how, ""]
     lines += [as_markdown([row for stem in rendered for row in _rows(stem, _claims(folder / f"{stem}{CLAIMS}"))])]
-    with_results = {stem.split("_seeds")[0] for stem in rendered}
+    with_results = {stem.partition("-")[0] for stem in rendered}
     if missing := [name for name in names() if name.replace("/", "_") not in with_results]:
         lines += ["", "These tables have not been run yet. Each command makes the table whose claim follows it:", ""]
         lines += [f"* `attn table {name} --until-resolved`: {load(name).shows}" for name in missing]

@@ -51,8 +51,7 @@ def write_all(report: Report, folder: Path) -> list[Path]:
     Without matplotlib there is no figure. Raises RunFolderError.
     """
     folder_for(folder)
-    request = report.request
-    stem = request.name.replace("/", "_") + (f"_seeds{request.span}" if request.span else "")
+    stem = report.request.result_stem
     figures = [folder / f"{stem}.{ending}" for ending in FIGURES]
     drawn = [path for path in figures if save_figure(report, path)]
     shown = next((path.name for path in drawn if path.suffix == ".svg"), "")
