@@ -196,6 +196,12 @@ def _selection(ctx: typer.Context, incomplete: str) -> list[str]:
     return [*_run_names(ctx, incomplete), *_complete(ctx, incomplete)]
 
 
+def _budgets() -> list[str]:
+    from experiments.tables.definition.table import BUDGETS
+
+    return [*BUDGETS]
+
+
 def _table_names() -> list[str]:
     from experiments.tables.definition.folder import names
 
@@ -354,7 +360,7 @@ def table(
     overrides: Overrides = None,
     budget: Annotated[
         str,
-        typer.Option(help="nano, small, medium or paper.", autocompletion=lambda: ["nano", "small", "medium", "paper"]),
+        typer.Option(help="nano, small, medium or paper.", autocompletion=_budgets),
     ] = "nano",
     seeds: Annotated[
         str | None,

@@ -7,12 +7,12 @@ that are missing. The same runs give the same bytes.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from experiments.record.durable import folder_for, replacing
 from experiments.record.folder import CONFIG, ENVIRONMENT, METRICS, PREDICTIONS, RENDERED, RESULT, TOKENIZER
 from experiments.tables.seed_plan import PLANS
 
@@ -22,12 +22,10 @@ ENDED = ("done", "nan")  # status of a run that a table shows and does not conti
 
 def main(runs: Path, archive: Path) -> None:
     """Write the archive under a temporary name, and rename it."""
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = archive.with_name(f".{archive.name}.{os.getpid()}")
-    with tarfile.open(unfinished, "w:xz", preset=9) as tar:
+    folder_for(archive.parent)
+    with replacing(archive) as unfinished, tarfile.open(unfinished, "w:xz", preset=9) as tar:
         for path in files(runs):
             tar.add(path, path.relative_to(runs).as_posix(), filter=_without_owner)
-    unfinished.replace(archive)
 
 
 def files(runs: Path) -> Iterator[Path]:

@@ -20,7 +20,7 @@ from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.record.folder import RESULT
 from experiments.record.result import Fields
-from experiments.results.checked import first_lines, marked_result, other_code, unlike
+from experiments.results.checked import first_lines, marked_result, remarks
 from experiments.results.index import Index, without_collection
 
 
@@ -40,7 +40,7 @@ def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> No
         print(f"tokens_per_second of {beside} of {len(results)} runs were measured beside other work", file=sys.stderr)
     if conditions := differing_conditions(results):
         print(f"losses compare only between runs with the same {', '.join(conditions)}", file=sys.stderr)
-    for line in filter(None, (*unlike(results), other_code(results))):
+    for line in remarks(results):
         print(line, file=sys.stderr)
     if format in ("table", "markdown"):
         for number, rows in enumerate(tables):

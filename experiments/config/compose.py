@@ -8,7 +8,7 @@ Whatever is wrong ends as a `Mistake` that names the key, the value and what is 
 from __future__ import annotations
 
 import copy
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Any
 
 import hydra
@@ -51,13 +51,19 @@ class Composer:
                 values.append((key, override.value()))
         if (chosen := tuple(choice)) not in self._by_choice:
             self._by_choice[chosen] = compose_raw(choice)
-        config = copy.deepcopy(self._by_choice[chosen])
         try:
-            for key, value in values:
-                OmegaConf.update(config, key, value)
+            config = with_values(self._by_choice[chosen], values)
         except OmegaConfBaseException:
             return compose(overrides)  # which explains the mistake
         return resolve(config)
+
+
+def with_values(config: DictConfig, values: Iterable[tuple[str, Any]]) -> DictConfig:
+    """A copy of a composed configuration, with other values of some keys. Raises OmegaConfBaseException."""
+    config = copy.deepcopy(config)
+    for key, value in values:
+        OmegaConf.update(config, key, value)
+    return config
 
 
 def compose_raw(overrides: list[str], *, with_hydra: bool = False, name: str = "config") -> DictConfig:

@@ -6,7 +6,6 @@ once for each combination of groups. A value to which no expression refers is th
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import itertools
 import math
@@ -21,7 +20,7 @@ from hydra.core.override_parser.types import Override, RangeSweep, Transformer, 
 from omegaconf import OmegaConf
 
 from experiments.config.check import from_tree
-from experiments.config.compose import compose_raw, interpolated
+from experiments.config.compose import compose_raw, interpolated, with_values
 from experiments.config.groups import conf_for_hydra, groups
 from experiments.config.messages import hydra_errors_as_mistakes
 from experiments.config.pretrained import READ_TO_INHERIT
@@ -163,10 +162,8 @@ class _Composition:
         if combination not in self._interpolated:
             if len(self._interpolated) == REMEMBERED:
                 self._interpolated.clear()
-            config = copy.deepcopy(self._config)
             with hydra_errors_as_mistakes():
-                for key, value in others.items():
-                    OmegaConf.update(config, key, value)
+                config = with_values(self._config, others.items())
             self._interpolated[combination] = interpolated(config, unchecked=self._key_paths)
         tree, sources = self._interpolated[combination]
         for key, value in simple.items():

@@ -14,7 +14,7 @@ from experiments.measure.quality import perplexity
 from experiments.record.dotted import Values
 from experiments.record.folder import CONFIG, RunFolder, parse_config
 from experiments.record.result import UNKNOWN, Fields
-from experiments.results.checked import first_lines, marked_result, other_code, unlike
+from experiments.results.checked import first_lines, marked_result, remarks
 from experiments.results.index import Index
 
 
@@ -38,7 +38,7 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[Fields]:
             f"these runs belong to several tasks: {', '.join(sorted(map(str, by_task)))}", "choose one with task=NAME"
         )
     chosen = by_task.get(None) or next(iter(by_task.values()))
-    for line in filter(None, (*unlike(chosen), other_code(chosen))):
+    for line in remarks(chosen):
         print(line, file=sys.stderr)
     return chosen
 

@@ -101,6 +101,13 @@ def other_code(results: Sequence[Fields]) -> str:
     return f"computed with other code than the present one: {named} of {len(results)} runs; {remedy}"
 
 
+def remarks(results: Sequence[Fields]) -> Iterator[str]:
+    """What readers of these results should know before they compare them, in lines."""
+    yield from unlike(results)
+    if line := other_code(results):
+        yield line
+
+
 def unlike(results: Sequence[Fields]) -> Iterator[str]:
     """Lines about results that are not as comparable as their settings say, with the names of two runs."""
     tokens = ((name, of, result) for result in results for name, of in (result["sequences"] or {}).items())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import get_args
 
 from rich.console import Console
 
@@ -15,12 +14,10 @@ from experiments.files.digest import digest
 from experiments.settings.plugins import yaml_files
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load
-from experiments.tables.definition.table import BudgetName
+from experiments.tables.definition.table import BUDGETS
 from experiments.tables.sources.choose import source_of
 from experiments.tables.sources.source import Prediction, Source, TableCell
 from experiments.tables.sources.step_clock import StepClock
-
-BUDGETS: tuple[str, ...] = get_args(BudgetName)
 
 
 def cell_costs(source: Source, finetunings: Sequence[str], console: Console) -> tuple[list[Row], str]:

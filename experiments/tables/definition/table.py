@@ -6,7 +6,7 @@ Python code never refers to a particular table.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -17,6 +17,7 @@ from experiments.tables.definition.folder import learning_rates
 from experiments.tables.definition.inequality import IDENTIFIER, Statement, parse
 
 BudgetName = Literal["nano", "small", "medium", "paper"]
+BUDGETS: tuple[str, ...] = get_args(BudgetName)
 Direction = Literal["higher", "lower"]
 IN_NATS = ("validation_loss", "distance")  # scores
 Identifier = Annotated[str, Field(pattern=f"^{IDENTIFIER}$")]
