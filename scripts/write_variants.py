@@ -51,7 +51,9 @@ HEAD = """# The variants
 This page shows every attention variant: its equation, a picture of what differs from multi-head attention, its cost,
 and what finished tables say about it. The equations are for one head $i$, $j$ or $k$. $X$ holds the positions that
 attend, and $M$ those that are attended to. $Q_i$ is $X W^Q_i$, $K_i$ is $M W^K_i$ and $V_i$ is $M W^V_i$. The layer's
-output is the concatenated outputs of the heads, times $W^O$. [Concepts](concepts.md) explains these terms.
+output is the concatenated outputs of the heads, times $W^O$. [Concepts](concepts.md) explains these terms,
+[settings](settings.md#variant-the-attention) the settings of the variants, and [follow-ups](follow_ups.md) how the
+later mechanisms differ from their papers.
 
 ```bash
 attn variants heads=24
