@@ -447,6 +447,41 @@ def test_the_list_of_results_links_to_pages_that_are_there(tmp_path):
     assert "[How a claim is decided](../verdicts.md) explains the verdicts, and `docs/tables.md`" in index
 
 
+COMPARED = "paper,budget,claim,says,verdict,paired_by,comparison,comparison_word,mean,low,high,pairs\n"
+
+
+def test_the_list_of_results_says_how_many_claims_hold_and_by_how_much(tmp_path):
+    lines = (
+        "P,nano,one,it helps,holds,seed,loss: a < b,holds,-0.25,-0.375,-0.125,4",
+        "P,nano,two,both help,reversed,seed,loss: a < b,reversed,0.5,0.25,0.75,4",
+        "P,nano,two,both help,reversed,seed,loss: a < c,holds,-0.125,-0.2,-0.05,4",
+        "P,nano,time,it takes longer,holds,round,log step time: a > b,holds,0.693147,0.6,0.8,12",
+        "P,nano,time,it takes longer,holds,round,log step time: a > c,holds,1.098612,1.0,1.2,12",
+        "P,nano,none,nobody knows,not tested,seed,loss: a < d,not tested,,,,0",
+    )
+    (tmp_path / "p_t.md").touch(), (tmp_path / "p_t.svg").touch()
+    (tmp_path / "p_t_claims.csv").write_text(COMPARED + "\n".join(lines))
+    index = write_index(tmp_path).read_text()
+    assert "Of 4 claims, 2 hold, 1 is reversed and 1 is not tested." in index
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in index.splitlines() if "P |" in line]
+    assert [row[4] for row in rows] == [
+        "loss -0.25 [-0.375, -0.125]",
+        "loss +0.5 [+0.25, +0.75]",
+        "step time x2.00 to x3.00",
+        "",
+    ]
+    assert rows[0] == [
+        "one",
+        "[it helps](p_t.md)",
+        "P",
+        "**holds**",
+        rows[0][4],
+        "4 seeds",
+        "nano",
+        "[figure](p_t.svg)",
+    ]
+
+
 def test_the_legend_names_the_score_that_is_compared():
     assert "difference: validation_loss minus that of the row h8," in render(made(), "table")
 

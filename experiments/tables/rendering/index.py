@@ -1,10 +1,12 @@
-"""The list of all results in a folder: a line for every claim, and the commands for the tables that have not been
-run.
+"""The list of all results in a folder: how many claims have which verdict, a line for every claim, and the commands for
+the tables that have not been run.
 """
 
 from __future__ import annotations
 
 import csv
+import math
+from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
@@ -19,6 +21,15 @@ from experiments.tables.definition.request import load
 
 INDEX = "README.md"
 CLAIMS = "_claims.csv"
+# what one claim does, and what several do
+VERDICTS = {
+    "holds": ("holds", "hold"),
+    "reversed": ("is reversed", "are reversed"),
+    "no difference": ("shows no difference", "show no difference"),
+    "depends": ("depends on the positions", "depend on the positions"),
+    "not resolved": ("is not resolved", "are not resolved"),
+    "not tested": ("is not tested", "are not tested"),
+}
 
 
 def write_index(folder: Path) -> Path:
@@ -26,12 +37,15 @@ def write_index(folder: Path) -> Path:
     rendered = sorted(path.stem for path in folder.glob("*.md") if path.name != INDEX)
     verdicts = _page(folder, "verdicts.md", "How a claim is decided")
     tables = _page(folder, "tables.md", "the papers' tables")
+    claims = {stem: _claims(folder / f"{stem}{CLAIMS}") for stem in rendered}
     how = (
-        f"`attn table NAME --out FOLDER` writes this page. {verdicts} explains the verdicts, and {tables} the budgets "
-        "and the columns."
+        f"`attn table NAME --out FOLDER` writes this page. {verdicts} explains the verdicts, and {tables} the budgets. "
+        "A size is a difference between rows: the mean with its 95% interval, or the smallest and the largest mean of "
+        "the comparisons that decide a claim. For the time of a step it is a ratio."
     )
-    lines = ["# Results", "", how, ""]
-    lines += [as_markdown([row for stem in rendered for row in _rows(stem, _claims(folder / f"{stem}{CLAIMS}"))])]
+    lines = ["# Results", "", _counts([claim["verdict"] for of_table in claims.values() for claim in of_table])]
+    lines += ["", how, ""]
+    lines += [as_markdown([row for stem, of_table in claims.items() for row in _rows(folder, stem, of_table)])]
     with_results = {stem.partition("-")[0] for stem in rendered}
     if missing := [name for name in names() if name.replace("/", "_") not in with_results]:
         lines += ["", "These tables have not been run yet. Each command makes the table whose claim follows it:", ""]
@@ -39,6 +53,14 @@ def write_index(folder: Path) -> Path:
     path = folder / INDEX
     write(path, "\n".join(lines) + "\n")
     return path
+
+
+def _counts(verdicts: list[str]) -> str:
+    """A sentence that says how many claims have which verdict."""
+    counts = Counter(verdicts)
+    phrases = [f"{counts[word]} {forms[counts[word] > 1]}" for word, forms in VERDICTS.items() if word in counts]
+    listed = " and ".join(filter(None, [", ".join(phrases[:-1]), *phrases[-1:]]))
+    return f"Of {len(verdicts)} {plural('claim', len(verdicts))}, {listed or 'none has a verdict'}."
 
 
 def _page(folder: Path, name: str, title: str) -> str:
@@ -64,16 +86,41 @@ def _claim(comparisons: list[dict[str, str]]) -> dict[str, str]:
     fewest, most = min(pairs), max(pairs)
     shared = {key: comparisons[0][key] for key in ("claim", "says", "paper", "budget", "verdict")}
     count = str(most) if fewest == most else f"{fewest} to {most}"
-    return shared | {"pairs": f"{count} {plural(comparisons[0]['paired_by'], most)}"}
+    return shared | {"pairs": f"{count} {plural(comparisons[0]['paired_by'], most)}", "size": _size(comparisons)}
 
 
-def _rows(stem: str, claims: list[dict[str, str]]) -> Iterator[Row]:
-    for claim in claims or [dict.fromkeys(("paper", "budget", "pairs", "says"), "") | {"claim": stem, "verdict": ""}]:
+def _size(comparisons: list[dict[str, str]]) -> str:
+    """The mean difference with its interval, or the range of the means of the comparisons with the claim's verdict."""
+    known = [comparison for comparison in comparisons if comparison["mean"]]
+    comparisons = [each for each in known if each["comparison_word"] == each["verdict"]] or known
+    if not comparisons:
+        return ""
+    means = [float(comparison["mean"]) for comparison in comparisons]
+    metric = comparisons[0]["comparison"].partition(":")[0]
+    written = _ratio if metric.startswith("log ") else "{:+.3g}".format
+    metric = metric.removeprefix("log ")
+    if len(means) > 1:
+        return f"{metric} {written(min(means))} to {written(max(means))}"
+    low, high = comparisons[0]["low"], comparisons[0]["high"]
+    interval = f" [{written(float(low))}, {written(float(high))}]" if low and high else ""
+    return f"{metric} {written(means[0])}{interval}"
+
+
+def _ratio(logarithm: float) -> str:
+    return f"x{math.exp(logarithm):.2f}"
+
+
+def _rows(folder: Path, stem: str, claims: list[dict[str, str]]) -> Iterator[Row]:
+    keys = ("claim", "paper", "budget", "pairs", "size", "verdict")
+    for claim in claims or [dict.fromkeys(keys, "") | {"says": stem}]:
+        figure = folder / f"{stem}.svg"
         yield {
-            "claim": f"[{claim['claim']}]({stem}.md)",
+            "claim": claim["claim"],
+            "what is claimed": f"[{claim['says']}]({stem}.md)",
             "paper": claim["paper"],
             "verdict": f"**{claim['verdict']}**" if claim["verdict"] else "no claim",
-            "budget": claim["budget"],
+            "size": claim["size"],
             "pairs": claim["pairs"],
-            "what is claimed": claim["says"],
+            "budget": claim["budget"],
+            "figure": f"[figure]({figure.name})" if figure.exists() else "",
         }
