@@ -41,8 +41,8 @@ chooses an option of a group. A key that does not exist, or a value outside of i
 starts; the message names the nearest valid word.
 
 In the tables below, "as `heads`" means that the default is the value of `heads`, and "hidden_size // heads" that it is
-computed from these settings. Sizes, such as widths and numbers of heads, are at most 2^20. This page is made by
-`python scripts/write_settings.py`.
+computed from these settings. Sizes, such as widths and numbers of heads, are at most 2^20. The options of some groups
+are of several kinds; each kind has settings of its own. `python scripts/write_settings.py` makes this page.
 """
 # groups whose keys depend on the chosen kind
 KINDS = ("objective", "data", "tokenizer", "optimizer", "schedule")
@@ -58,7 +58,7 @@ COMMON = {
     "linear_bias": "the linear maps have biases",
     "dropout": "dropout of the attention weights",
     "backend": "attention kernel",
-    "start": "starting values of the parameters that mix or reweigh heads",
+    "start": "start of the parameters that mix or reweigh heads; not random: as in multi-head attention",
 }
 
 
@@ -173,6 +173,9 @@ def variants() -> str:
     rows = []
     for key, having in found.items():
         types = {allowed(schema(module_of(trees[option])), key) for option in having}
+        if all(each.startswith("`") for each in types):
+            # choices, of which each variant may have others
+            types = {", ".join(dict.fromkeys(", ".join(sorted(types)).split(", ")))}
         having_value: dict[str, list[str]] = {}
         for option in having:
             having_value.setdefault(default(trees[option].get(key)), []).append(f"`{option}`")

@@ -58,9 +58,9 @@ def open_corpus(data: DataSettings, cache: Cache) -> Corpus:
 class SplitData(DataKind):
     """Data whose keys give the place of each split. Splits without a place are held out of the training split."""
 
-    train: Text  # a file, a glob, or a split expression of the hub
-    validation: Text | None  # null: a 20th of train, chosen by a digest of each text, and another 20th for test
-    test: Text | None  # null: another 20th of train if validation is null too, else no test split
+    train: Text  # local files, as a path or a glob; on the hub a split, such as train or train[:95%]
+    validation: Text | None  # like train; null: a 20th of the documents of train, which a digest of each text chooses
+    test: Text | None  # like train; null: another 20th of train if validation is null too, else no test split
 
     def places(self) -> dict[str, str]:
         """The places of the splits that have one."""

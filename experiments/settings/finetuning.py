@@ -65,7 +65,7 @@ class Span(ExampleSource):
     context: Text  # column of the text with the answer
     answers: Text  # column with {text: [...], answer_start: [...]}
     document_stride: Size  # tokens from the start of one window to that of the next
-    max_question: Size  # longest question, in tokens
+    max_question: Size  # tokens of a question that are kept; the rest is cut
     max_answer: Size  # longest answer, in tokens
     n_best: Size  # number of starts, and of ends, that are tried in each window
     window_score: Literal["logits", "log_probabilities"]  # score by which spans of different windows are compared

@@ -38,7 +38,7 @@ class Model(Group):
     local_window: Size | None  # tokens on either side that local layers attend to; null: no layer is local
     global_every: Size  # one layer in this many attends to all tokens, starting with the first; the others are local
     local_rotary_base: Positive  # rotary_base of the local layers
-    segment_length: Size | None  # tokens that attend to each other and to the segment before; null: no segments
+    segment_length: Size | None  # tokens of a segment, which attend to it and to the one before; null: no segments
     sinusoidal_base: Positive  # the slowest sinusoid rotates by about 1 / base radians per token
     position_start: Literal["normal", "sinusoidal"]  # start of learned positions
     relative_buckets: Annotated[int, Field(ge=4, le=LARGEST_SIZE)]  # T5's buckets of distance, both directions together

@@ -32,8 +32,8 @@ class Adafactor(Stepping):
     """Adafactor (Shazeer and Stern 2018): the learning rate is relative to the scale of each parameter."""
 
     kind: Literal["adafactor"]
-    beta2_decay: Annotated[float, Field(lt=0)]  # exponent of the step in 1 - beta2
-    least_scale: Positive  # lower bound on the root mean square of a parameter
+    beta2_decay: Annotated[float, Field(lt=0)]  # the decay of the second moment at step t is 1 - t^beta2_decay
+    least_scale: Positive  # lower bound on the root mean square of a parameter, which scales its update
     update_clip: Positive  # largest root mean square of an update before the learning rate
 
 

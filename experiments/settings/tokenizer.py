@@ -15,7 +15,7 @@ class TrainedTokenizer(Group):
     kind: Literal["byte_bpe", "wordpiece"]
     # ids, special tokens included; a small text may support fewer
     vocabulary_size: Annotated[int, Field(ge=300, le=LARGEST_SIZE)]
-    # characters that WordPiece knows; null: 1,000 letters, and Chinese characters in half of the vocabulary
+    # number of characters that WordPiece knows; null: up to 1,000 letters, and Chinese characters for half of the ids
     alphabet: Size | None = None
 
     @model_validator(mode="after")

@@ -17,8 +17,8 @@ class PairFiles(LocalFiles):
 
     holds_pairs: ClassVar[bool] = True
     kind: Literal["pairs"]
-    source: Text  # column of Parquet files
-    target: Text  # column of Parquet files
+    source: Text  # column of the source in Parquet files; in other files, a line is a source, a tab and a target
+    target: Text  # column of the target in Parquet files
 
     @property
     def grouping(self) -> Documents:
