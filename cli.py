@@ -360,19 +360,17 @@ def table(
     overrides: Overrides = None,
     budget: Annotated[
         str,
-        typer.Option(help="nano, small, medium or paper.", autocompletion=_budgets),
+        typer.Option(help="The size of the runs: nano, small, medium or paper.", autocompletion=_budgets),
     ] = "nano",
     seeds: Annotated[
         str | None,
         typer.Option(
-            metavar="N", help="Seeds 0 to N-1, or FIRST-LAST; default: the budget's seeds, and all that have begun."
+            metavar="N", help="Seeds 0 to N-1, or FIRST-LAST; default: those of the budget, and all that have begun."
         ),
     ] = None,
     plan: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", min=2, help="Record N seeds before they are trained, and the comparisons that they decide."
-        ),
+        typer.Option(metavar="N", min=2, help="Write down which N seeds decide the claims, before they are trained."),
     ] = None,
     until_resolved: Annotated[
         bool, typer.Option("--until-resolved", help="Add seeds where they help most, until every claim is decided.")
@@ -385,12 +383,12 @@ def table(
     render_only: Annotated[
         bool, typer.Option("--render-only", help="Show the existing results; train nothing.")
     ] = False,
-    published: Annotated[Path | None, typer.Option(help="YAML with published numbers that you have read.")] = None,
+    published: Annotated[Path | None, typer.Option(help="YAML with numbers that you have read in the paper.")] = None,
     runs: Runs = RUNS,
     format: Annotated[
         Literal["table", "markdown", "csv", "latex"], typer.Option(help="How to print the table.")
     ] = "table",
-    out: Annotated[Path | None, typer.Option(help="Also write every format into this folder.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the table in every format into this folder.")] = None,
     wandb: Annotated[bool, typer.Option("--wandb", help="Also log the table to W&B, and add it to a report.")] = False,
 ) -> None:
     """Reproduce a paper's table, and decide which claims hold.
@@ -463,7 +461,7 @@ def heads(
     sequences: Annotated[int, typer.Option(help="Number of held-out sequences.")] = 64,
     sentence: Annotated[str | None, typer.Option(help="The text whose attention maps are shown.")] = None,
     treebank: Annotated[Path | None, typer.Option(help="A treebank for syntactic heads: CoNLL-U or Parquet.")] = None,
-    export: Annotated[int | None, typer.Option(help="Also write the model with only this many heads.")] = None,
+    export: Annotated[int | None, typer.Option(help="Also write the model with only this many heads in all.")] = None,
     equal: Annotated[int | None, typer.Option(help="Also train this many steps from heads that start equal.")] = None,
     gates: Annotated[
         int | None, typer.Option(help="Also fine-tune this many steps with L0 gates on the heads.")
@@ -491,7 +489,7 @@ def bench(
     overrides: Overrides = None,
     scope: Annotated[
         Literal["attention", "step", "answer"],
-        typer.Option(help="Time the attention layer, training steps, or the runs that resolve a difference."),
+        typer.Option(help="Time the attention layer, a training step, or the runs that answer which is better."),
     ] = "attention",
     peers: Annotated[bool, typer.Option("--peers", help="Also time other libraries at the same sizes.")] = False,
     compile: Annotated[bool, typer.Option("--compile", help="Also time everything with torch.compile.")] = False,

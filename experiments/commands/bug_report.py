@@ -15,7 +15,7 @@ EXTENDED = (
     "experiments/model/layers",
     "experiments/tasks/finetuning/kinds",
 )
-BUG = "this is a bug in attn: please report it in its issue tracker, with the lines above and `attn --version`"
+BUG = "this is a bug in attn: please report it, with the lines above and the output of `attn --version`"
 
 
 def report(error: BaseException) -> str:

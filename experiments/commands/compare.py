@@ -39,7 +39,7 @@ def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> No
     if beside := sum(map(shared_its_machine, results)):
         print(f"tokens_per_second of {beside} of {len(results)} runs were measured beside other work", file=sys.stderr)
     if conditions := differing_conditions(results):
-        print(f"losses compare only between runs with the same {', '.join(conditions)}", file=sys.stderr)
+        print(f"losses can be compared only between runs with the same {', '.join(conditions)}", file=sys.stderr)
     for line in remarks(results):
         print(line, file=sys.stderr)
     if format in ("table", "markdown"):

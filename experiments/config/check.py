@@ -100,7 +100,7 @@ def _allowed(error: Any) -> str:
             choices = [word.strip("'") for word in re.split(r", | or ", context["expected"])]
             return f"one of {', '.join(choices)}" + did_you_mean(str(error["input"]), choices)
         case "union_tag_invalid":
-            return f"of a kind out of {context['expected_tags']}"
+            return f"of one of the kinds {context['expected_tags']}"
         case "greater_than_equal":
             return f"at least {context['ge']}"
         case "greater_than":

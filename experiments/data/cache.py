@@ -24,7 +24,7 @@ REMEMBERED = 1 << 26  # bytes of a file from which on its digest is remembered r
 
 # of flock, on file systems without locks
 LOCKLESS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
-NO_LOCKS = "this file system has no file locks (flock), which keep two processes from making the same"
+NO_LOCKS = "this file system has no file locks (flock), which keep two processes from making the same folder"
 
 
 class MissingError(LookupError):

@@ -264,7 +264,7 @@ def _refuse(split: str, spools: dict[str, _Spool], length: int, report: ReportPr
     way = "use a longer text or a smaller length"
     if split == "validation":
         way = (
-            f"where it is not given, it is held out of train, which has {spools['train'].documents:,}, and copies of a "
-            "document stay together; use more and shorter documents (data.documents=row), or data.validation=FILE"
+            "use a longer text (data.validation=FILE); without one, validation is a 20th of the documents of train, "
+            f"which has {spools['train'].documents:,}: use more and shorter documents (data.documents=row)"
         )
     raise DataError(f"{has}, length={length} needs {length - 1} tokens for one sequence: {way}")

@@ -157,7 +157,7 @@ class BertFormat(Format):
         if not own:
             return None
         sizes = ", ".join(f"{key}={_value(settings, key)} as {theirs}" for key, theirs in own.items())
-        return f"for `attn import`, as transformers does not load such weights: {sizes}"
+        return f"only for `attn import`, because transformers does not load such weights: {sizes}"
 
     def in_transformers(self, folder: Path, architecture: str) -> nn.Module:
         """Transformers' model; for sizes that it does not load, its BERT with heads that zeros widen."""

@@ -20,7 +20,7 @@ HEAD_INCHES, HEAD_WIDTH, BAR_INCHES = 0.6, 5.5, (1.2, 0.09)
 COLOURS = "Blues"
 TITLE = "Attention maps: rows are the tokens that attend, columns those that they attend to"
 LEGEND = (
-    "weight, from 0 to the most in a map, which stands beside its layer and head:\n"
+    "the scale of each map ends at its largest weight:\n"
     "2-3 \N{LESS-THAN OR EQUAL TO} 0.4 is head 3 of layer 2, whose largest weight is 0.4"
 )
 

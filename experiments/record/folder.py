@@ -257,8 +257,8 @@ class RunFolder:
         if changed is not None:
             path = self.path / changed
             raise RunFolderError(
-                f"{path}: has changed since {RESULT} was written; restore it, or remove {RESULT} and it: "
-                "the command that made the run makes both again"
+                f"{path}: has changed since {RESULT} was written; restore it, or remove both files and repeat the "
+                "command that made the run"
             )
 
     def log(self, message: str) -> None:
@@ -312,6 +312,4 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _damaged(path: Path, error: ValueError) -> RunFolderError:
-    return RunFolderError(
-        f"{path}: damaged ({error}); remove this file; the attn train that made the run makes it again"
-    )
+    return RunFolderError(f"{path}: damaged ({error}); remove this file, and repeat the command that made the run")

@@ -59,8 +59,8 @@ class Metrics:
         if bytes_digest([content[: held.bytes]]) != held.sha256:
             if held.text is None:
                 raise RunFolderError(
-                    f"{self.path}: its first {held.lines:,} lines are not those that the checkpoint knows, which are "
-                    "too many for a copy; restore the original file, or start again in another folder with runs=FOLDER"
+                    f"{self.path}: its first {held.lines:,} lines have changed since the checkpoint, which has no copy "
+                    "of so many; restore the original file, or start again in another folder with runs=FOLDER"
                 )
             say(f"{self.path}: lines were lost or changed; the {held.lines:,} lines of the checkpoint were restored")
             content = held.text.encode()
@@ -169,8 +169,8 @@ class Metrics:
         for index, (_, metrics) in enumerate(parsed, start=1):
             if metrics is None:
                 raise RunFolderError(
-                    f"{self.path}: damaged (line {index} can't be read); without its result.json, if there is one, "
-                    "the attn train that made the run mends it from a checkpoint"
+                    f"{self.path}: damaged (line {index} can't be read); remove result.json, if there is one, and "
+                    "repeat the command that made the run, which mends the file from a checkpoint"
                 )
         return [(line, metrics) for line, metrics in parsed if metrics is not None]
 

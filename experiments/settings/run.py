@@ -154,5 +154,7 @@ class Settings(Group):
             for key, value in (values if isinstance(values, dict) else vars(values)).items():
                 decides = DECIDED.get(key, key)
                 if decides in above and value != above[decides]:
-                    raise ValueError(f"{group}.{key} = {value!r}: is {decides} = {above[decides]!r}; set {decides}")
+                    raise ValueError(
+                        f"{group}.{key} = {value!r}: must be {decides} = {above[decides]!r}; set {decides}"
+                    )
         return self

@@ -71,7 +71,7 @@ def test_conditions_that_differ_are_shown_and_said_although_the_runs_are_apart_w
     compare_runs([], tmp_path, "loss", "json")
     captured = capsys.readouterr()
     assert [(row["run"], row["max_steps"]) for row in json.loads(captured.out)] == [("b", 4000), ("a", 800)]
-    assert captured.err == "losses compare only between runs with the same max_steps, data\n"
+    assert captured.err == "losses can be compared only between runs with the same max_steps, data\n"
     # of one condition nothing is said
     compare_runs(["max_steps=800"], tmp_path, "loss", "json")
     captured = capsys.readouterr()
