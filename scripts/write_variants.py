@@ -30,6 +30,7 @@ from experiments.settings.plugins import CONF  # noqa: E402
 from experiments.settings.variant import module_of  # noqa: E402
 from experiments.tables.definition.folder import names as table_names  # noqa: E402
 from experiments.tables.definition.request import load  # noqa: E402
+from experiments.tables.rendering.index import claims_of  # noqa: E402
 
 SIZES = {"the default": "hidden_size=192 heads=6 length=64", "24 heads": "hidden_size=192 heads=24 length=64"}
 LEGEND = {"multiplies": "multiplies", "parameters": "parameters; the line is multi-head attention"}
@@ -124,21 +125,17 @@ def own_keys(name: str) -> list[str]:
     ]
 
 
-def verdicts(index: str) -> dict[str, list[str]]:
-    """The verdicts on the claims of the tables in which a variant has a row, by variant.
-
-    index: the text of docs/results/README.md.
-    """
-    lines = re.findall(
-        r"^\| \[(.+?)\]\((\S+?)\.md\) \| .*? \| \*\*(.+?)\*\* \| (.+?) \| (.+?) \| (.+?) \|$", index, re.M
-    )
+def verdicts(results: Path) -> dict[str, list[str]]:
+    """The verdicts on the claims of the tables in which a variant has a row, by variant."""
+    claims = claims_of(results)
     found: dict[str, list[str]] = {}
     for table, variants in rows_of_tables().items():
         stem = table.replace("/", "_")
         of_table = [
-            f"[{claim}](results/{file}.md) {says}: **{verdict}** ({budget}, {pairs})"
-            for claim, file, verdict, budget, pairs, says in lines
-            if file.partition("-")[0] == stem
+            "[{claim}](results/{name}.md) {says}: **{verdict}** ({budget}, {pairs})".format(name=name, **claim)
+            for name, of_name in claims.items()
+            if name.partition("-")[0] == stem
+            for claim in of_name
         ]
         for name in variants:
             found.setdefault(name, []).extend(of_table)
@@ -163,7 +160,7 @@ def no_verdict(name: str) -> str:
 def page() -> str:
     """The whole page."""
     few, many = (costs(sizes) for sizes in SIZES.values())
-    decided = verdicts((ROOT / "docs" / "results" / "README.md").read_text(encoding="utf-8"))
+    decided = verdicts(ROOT / "docs" / "results")
     rows = [
         f"| [`{name}`](#{name}) "
         + " ".join(

@@ -68,11 +68,15 @@ def test_every_setting_has_a_meaning():
     assert not [row for row in rows if row.endswith("|  |")]
 
 
-def test_a_verdict_of_a_table_stands_with_the_variants_that_it_has_rows_of():
+def test_a_verdict_of_a_table_stands_with_the_variants_that_it_has_rows_of(tmp_path):
     verdicts = runpy.run_path(str(ROOT / "scripts" / "write_variants.py"))["verdicts"]
     says = "One alone is as good as none"
-    index = f"| [C9](shazeer2020_projections.md) | Shazeer | **holds** | nano | 8 seeds | {says} |\n"
-    found = verdicts(index)
+    (tmp_path / "shazeer2020_projections.md").touch()
+    (tmp_path / "shazeer2020_projections_claims.csv").write_text(
+        "claim,says,paper,budget,verdict,paired_by,comparison,comparison_word,mean,low,high,pairs\n"
+        f"C9,{says},Shazeer,nano,holds,seed,loss: a < b,holds,-0.25,-0.5,-0.125,8\n"
+    )
+    found = verdicts(tmp_path)
     line = f"[C9](results/shazeer2020_projections.md) {says}: **holds** (nano, 8 seeds)"
     assert found["logits_only"] == found["multi_head"] == [line]
     assert not found.get("differential")

@@ -34,10 +34,9 @@ VERDICTS = {
 
 def write_index(folder: Path) -> Path:
     """Write the list anew from the comparisons of the folder's tables. Raises Mistake for a file without claims."""
-    rendered = sorted(path.stem for path in folder.glob("*.md") if path.name != INDEX)
     verdicts = _page(folder, "verdicts.md", "How a claim is decided")
     tables = _page(folder, "tables.md", "the papers' tables")
-    claims = {stem: _claims(folder / f"{stem}{CLAIMS}") for stem in rendered}
+    claims = claims_of(folder)
     how = (
         f"`attn table NAME --out FOLDER` writes this page. {verdicts} explains the verdicts, and {tables} the budgets. "
         "A size is a difference between rows: the mean with its 95% interval, or the smallest and the largest mean of "
@@ -46,13 +45,23 @@ def write_index(folder: Path) -> Path:
     lines = ["# Results", "", _counts([claim["verdict"] for of_table in claims.values() for claim in of_table])]
     lines += ["", how, ""]
     lines += [as_markdown([row for stem, of_table in claims.items() for row in _rows(folder, stem, of_table)])]
-    with_results = {stem.partition("-")[0] for stem in rendered}
+    with_results = {stem.partition("-")[0] for stem in claims}
     if missing := [name for name in names() if name.replace("/", "_") not in with_results]:
         lines += ["", "These tables have not been run yet. Each command makes the table whose claim follows it:", ""]
         lines += [f"* `attn table {name} --until-resolved`: {load(name).shows}" for name in missing]
     path = folder / INDEX
     write(path, "\n".join(lines) + "\n")
     return path
+
+
+def claims_of(folder: Path) -> dict[str, list[dict[str, str]]]:
+    """The claims of each table of the folder, by the name of its files: `claim`, `says`, `paper`, `budget`, `verdict`,
+    `pairs` and `size`.
+
+    Raises Mistake for a file without claims.
+    """
+    rendered = sorted(path.stem for path in folder.glob("*.md") if path.name != INDEX)
+    return {stem: _claims(folder / f"{stem}{CLAIMS}") for stem in rendered}
 
 
 def _counts(verdicts: list[str]) -> str:
