@@ -35,10 +35,8 @@ def refusal(problem: Problem) -> str | None:
         return f"it needs one dtype of float32, bfloat16 and float64, not {' and '.join(sorted(map(str, dtypes)))}"
     if any(term.ndim > 2 for term in terms):
         return "it can't mix heads by position (a projection is dynamic)"
-    if problem.bias is not None and problem.bias.requires_grad:
-        return "it has no gradient of a bias"
-    if 0 in query.shape or 0 in problem.key.shape or 0 in problem.value.shape:
-        return "it needs at least one number in every tensor"
+    if 0 in query.shape[:3] or 0 in problem.value.shape:
+        return "it needs at least one example, position, head and value"
     return absence()
 
 
@@ -60,6 +58,10 @@ def attend(problem: Problem) -> Tensor:
     """
     logits, weights = (each and each.static for each in (problem.logits_projection, problem.weights_projection))
     bias = None if problem.bias is None else problem.bias.to(problem.query.dtype)
+    if bias is not None and bias.requires_grad:
+        # its gradient is computed for each softmax head, query and memory position
+        heads = problem.query.shape[2] if logits is None else logits.shape[1]
+        bias = bias.expand(-1, heads, problem.query.shape[1], problem.key.shape[1])
     tensors = (problem.query, problem.key, problem.value, logits, weights, bias, problem.mask, problem.dropout_seed)
     return _attend(*tensors, problem.causal, problem.scale, problem.dropout)
 
@@ -104,10 +106,11 @@ def _gradients(
     causal: bool,
     scale: float,
     dropout: float,
+    trains_bias: bool,
 ) -> list[Tensor]:
-    """The gradients of query, key, value, P_l and P_w; empty for a projection that is None."""
+    """The gradients of query, key, value, P_l, P_w and the bias; without dimensions for what has none."""
     tensors = _Tensors(query, key, value, logits_projection, weights_projection, bias, mask, dropout_seed)
-    arguments = _Arguments(tensors, causal, scale, dropout)
+    arguments = _Arguments(tensors, causal, scale, dropout, trains_bias)
     sum_dtype = torch.promote_types(query.dtype, torch.float32)
     grads = {
         f"grad_{name}": torch.empty_like(tensor, memory_format=torch.contiguous_format)
@@ -117,15 +120,21 @@ def _gradients(
     for name, matrix in projections.items():
         shape = (0,) if matrix is None else (arguments.batch, *matrix.shape)
         grads[f"grad_{name}"] = torch.zeros(shape, dtype=sum_dtype)
+    if trains_bias:
+        assert bias is not None
+        grads["grad_bias"] = torch.zeros(bias.shape, dtype=sum_dtype)
     arguments.run(grad_output=grad_output.contiguous(), **grads)
-    matrices = [grads[f"grad_{name}"].sum(0).to(query.dtype) for name in projections]
-    return [grads["grad_query"], grads["grad_key"], grads["grad_value"], *matrices]
+    summed = [grads[f"grad_{name}"].sum(0).to(query.dtype) for name in projections]
+    summed.append(grads["grad_bias"].to(query.dtype) if trains_bias else query.new_empty(()))
+    return [grads["grad_query"], grads["grad_key"], grads["grad_value"], *summed]
 
 
 @_gradients.register_fake
-def _(grad_output: Tensor, query: Tensor, key: Tensor, value: Tensor, logits: Any, weights: Any, *rest: Any) -> Any:
-    matrices = [query.new_empty(() if matrix is None else matrix.shape) for matrix in (logits, weights)]
-    return [torch.empty_like(each, memory_format=torch.contiguous_format) for each in (query, key, value)] + matrices
+def _(grad_output: Tensor, *inputs: Any) -> list[Tensor]:
+    query, key, value, logits, weights, bias = inputs[:6]
+    summed = [query.new_empty(() if tensor is None else tensor.shape) for tensor in (logits, weights)]
+    summed.append(query.new_empty(bias.shape if inputs[-1] else ()))
+    return [torch.empty_like(each, memory_format=torch.contiguous_format) for each in (query, key, value)] + summed
 
 
 def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -135,10 +144,10 @@ def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _backward(ctx: Any, grad_output: Tensor) -> tuple[Any, ...]:
-    *grads, logits, weights = _gradients(grad_output, *ctx.saved_tensors, *ctx.settings)
-    has_logits, has_weights = (each is not None for each in ctx.saved_tensors[3:5])
-    # bias, mask, seed and the three settings have no gradient
-    return (*grads, logits if has_logits else None, weights if has_weights else None, *6 * [None])
+    has_gradient = [*3 * [True], *(each is not None for each in ctx.saved_tensors[3:5]), ctx.needs_input_grad[5]]
+    grads = _gradients(grad_output, *ctx.saved_tensors, *ctx.settings, ctx.needs_input_grad[5])
+    # mask, seed and the three settings have no gradient
+    return (*(grad if has else None for grad, has in zip(grads, has_gradient, strict=True)), *5 * [None])
 
 
 _attend.register_autograd(_backward, setup_context=_save_inputs)
@@ -174,16 +183,17 @@ class _Arguments(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in (*CONTIGUOUS, "bias", "mask")),
         *((name, 4 * ctypes.c_int64) for name in ("bias_strides", "mask_strides")),
         *((name, ctypes.c_void_p) for name in ("workspace", "output", "grad_output")),
-        *((f"grad_{name}", ctypes.c_void_p) for name in CONTIGUOUS),
+        *((f"grad_{name}", ctypes.c_void_p) for name in (*CONTIGUOUS, "bias")),
     )
 
-    def __init__(self, tensors: _Tensors, causal: bool, scale: float, dropout: float) -> None:
+    def __init__(
+        self, tensors: _Tensors, causal: bool, scale: float, dropout: float, trains_bias: bool = False
+    ) -> None:
         super().__init__(causal=causal, scale=scale, threads=torch.get_num_threads())
         self.batch, self.queries, self.key_heads, self.key_size = tensors.query.shape
         _, self.memory, self.value_heads, self.value_size = tensors.value.shape
         logits, weights = tensors.logits_projection, tensors.weights_projection
         self.softmax_heads = self.key_heads if logits is None else logits.shape[1]
-        self._divide_among_threads(mixes=logits is not None or weights is not None)
         if dropout > 0:
             self.has_dropout, self.keep_threshold, self.keep_scale = 1, keep_threshold(dropout), keep_scale(dropout)
             self.seed = seed_number(tensors.dropout_seed, tensors.query)
@@ -195,18 +205,25 @@ class _Arguments(ctypes.Structure):
                 strides = zip(tensor.shape, tensor.stride(), strict=True)
                 steps = [0 if size == 1 else stride for size, stride in strides]
                 setattr(self, f"{name}_strides", (4 * ctypes.c_int64)(*steps))
+        in_turn = trains_bias and self.batch > 1 and self.bias_strides[0] == 0
+        self._divide_among_threads(logits is not None or weights is not None, in_turn)
         contiguous = {name: getattr(tensors, name) for name in CONTIGUOUS}
         contiguous = {name: None if tensor is None else tensor.contiguous() for name, tensor in contiguous.items()}
         self._point_to(bias=tensors.bias, mask=tensors.mask, **contiguous)
 
-    def _divide_among_threads(self, mixes: bool) -> None:
-        """Set the number of groups of heads in an example, and how many of the last groups all threads share."""
-        heads, weights = self.batch * self.softmax_heads, self.softmax_heads * self.queries * self.memory
-        shares = weights >= SHARED_WEIGHTS
-        if mixes or (shares and heads % self.threads and heads < HEADS_PER_THREAD * self.threads):
-            self.groups, self.shared_groups = 1, self.batch % self.threads if shares else 0
-        else:
+    def _divide_among_threads(self, mixes: bool, in_turn: bool) -> None:
+        """Set the number of groups of heads in an example, and how many of the last groups all threads share.
+
+        in_turn: the examples of a head are computed one after another, as they add to the gradient of one bias.
+        """
+        heads = self.softmax_heads * (1 if in_turn else self.batch)
+        shares = self.softmax_heads * self.queries * self.memory >= SHARED_WEIGHTS
+        if not mixes and not (shares and heads % self.threads and heads < HEADS_PER_THREAD * self.threads):
             self.groups = self.softmax_heads
+        elif in_turn:
+            self.groups, self.shared_groups = 1, self.batch if self.threads > 1 else 0
+        else:
+            self.groups, self.shared_groups = 1, self.batch % self.threads if shares else 0
 
     def _point_to(self, **tensors: Tensor | None) -> None:
         """Point the fields at the tensors, and keep the tensors alive."""

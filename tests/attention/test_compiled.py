@@ -132,6 +132,37 @@ def test_more_threads_than_examples_share_their_sums_in_one_order(threads, dtype
         torch.testing.assert_close([logits, weights], alone[4:6])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("mixes", "examples"), [(False, 1), (True, 1), (True, 3)])
+def test_threads_add_the_gradient_of_a_bias_in_one_order(threads, dtype, mixes, examples):
+    """All examples share it, or each has its own; 2 threads compute it by heads, or share an example, as 9 do."""
+    tensors = leaves(3, 90, (5, 5, 5), 9, 5, dtype)
+    generator = torch.Generator().manual_seed(2)
+    bias = torch.randn(examples, 5, 90, 90, generator=generator, dtype=dtype).requires_grad_()
+    projections = {"logits_projection": Projection(tensors[3])} if mixes else {}
+
+    def gradient(number: int, dtype: torch.dtype = dtype, backend: str = "compiled") -> torch.Tensor:
+        threads(number)
+        inputs = [tensor.to(dtype) for tensor in tensors[:3]]
+        matrices = {name: Projection(each.static.to(dtype)) for name, each in projections.items()}
+        output = attend(*inputs, **matrices, bias=bias.to(dtype), scale=0.3, backend=backend)
+        return torch.autograd.grad(output.float().square().sum(), bias)[0]
+
+    alone = gradient(1)
+    assert all(torch.equal(gradient(number), alone) for number in (2, 3, 9))
+    exact = gradient(1, torch.float64, "reference")
+    assert (alone - exact).norm() < (1e-5 if dtype == torch.float32 else 2e-2) * exact.norm()
+
+
+def test_all_logits_may_come_from_a_bias():
+    """Then keys have width 0, as those of multi-token attention do."""
+    query, value = torch.randn(2, 33, 3, 0).double(), torch.randn(2, 33, 3, 5).double().requires_grad_()
+    bias = torch.randn(2, 3, 33, 33).double().requires_grad_()
+    outputs = [attend(query, query, value, bias=bias, scale=1.0, backend=each) for each in ("compiled", "reference")]
+    gradients = [torch.autograd.grad(output.square().sum(), (value, bias)) for output in outputs]
+    torch.testing.assert_close(*outputs), torch.testing.assert_close(*gradients)
+
+
 @pytest.mark.parametrize("B", [1, 4])
 @pytest.mark.parametrize("mixes", [False, True])
 def test_the_workspace_is_bounded_by_the_inputs_whatever_the_threads(threads, B, mixes):

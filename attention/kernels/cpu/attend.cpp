@@ -33,8 +33,10 @@ template <class T> struct Schedule {
         if (problem.shared_groups) {
             const int64_t tiles_per_group = measured_tile.tiles_per_group(),
                           wanted_tiles = problem.threads * (backward ? TILES_PER_THREAD : 1);
+            // one at a time if they add to the same gradient of a bias
+            const int64_t max_groups = problem.examples_add_to_one_bias() ? 1 : problem.shared_groups;
             const int64_t groups_of_threads =
-                std::min(problem.shared_groups, (problem.threads + tiles_per_group - 1) / tiles_per_group);
+                std::min(max_groups, (problem.threads + tiles_per_group - 1) / tiles_per_group);
             const int64_t max_tiles = std::max<int64_t>(1, TILE_BYTES_PER_INPUT_BYTE * input_bytes() / tile_bytes);
             groups_at_once = std::max(groups_at_once, groups_of_threads);
             tiles_at_once =
@@ -56,29 +58,38 @@ template <class T> struct Schedule {
 
     // computes this thread's part of the groups that one thread computes alone
     void run_own_groups() {
+        if (problem.examples_add_to_one_bias()) {
+            // one thread adds up the bias of a head, in the order of the examples
+#pragma omp for schedule(dynamic)
+            for (int64_t first = 0; first < std::min(problem.groups, own_groups); first++)
+                for (int64_t group = first; group < own_groups; group += problem.groups) run_group(group);
+            return;
+        }
         // heads of an example lie side by side in memory, so they go to one thread if there are enough groups
         const int64_t groups_per_turn =
             std::max<int64_t>(1, std::min(problem.groups, own_groups / (4 * problem.threads)));
 #pragma omp for schedule(dynamic, groups_per_turn)
-        for (int64_t group = 0; group < own_groups; group++) {
-            KeysValues<T> &keys_values = packed_groups[omp_get_thread_num()];
-            Tile<T> &tile = tiles[omp_get_thread_num()];
-            keys_values.select(group);
-            for (int64_t head = 0; head < keys_values.key_and_value_heads(); head++) keys_values.pack(head);
-            for (int64_t tile_index = 0; tile_index < tile.tiles_per_group(); tile_index++) {
-                tile.select(keys_values, tile_index);
-                if (!backward) {
-                    tile.forward();
-                    continue;
-                }
-                tile.compute_value_weights();
-                for (int64_t head = 0; head < tile.value_heads; head++) tile.add_values(head, 0, problem.memory);
-                tile.compute_gradients(keys_values.grad_P_l, keys_values.grad_P_w);
-                for (int64_t head = 0; head < tile.key_heads; head++) tile.add_keys(head, 0, problem.memory);
+        for (int64_t group = 0; group < own_groups; group++) run_group(group);
+    }
+
+    void run_group(int64_t group) {
+        KeysValues<T> &keys_values = packed_groups[omp_get_thread_num()];
+        Tile<T> &tile = tiles[omp_get_thread_num()];
+        keys_values.select(group);
+        for (int64_t head = 0; head < keys_values.key_and_value_heads(); head++) keys_values.pack(head);
+        for (int64_t tile_index = 0; tile_index < tile.tiles_per_group(); tile_index++) {
+            tile.select(keys_values, tile_index);
+            if (!backward) {
+                tile.forward();
+                continue;
             }
-            for (int64_t head = 0; backward && head < keys_values.key_and_value_heads(); head++)
-                keys_values.write_gradients(head);
+            tile.compute_value_weights();
+            for (int64_t head = 0; head < tile.value_heads; head++) tile.add_values(head, 0, problem.memory);
+            tile.compute_gradients(keys_values.grad_P_l, keys_values.grad_P_w);
+            for (int64_t head = 0; head < tile.key_heads; head++) tile.add_keys(head, 0, problem.memory);
         }
+        for (int64_t head = 0; backward && head < keys_values.key_and_value_heads(); head++)
+            keys_values.write_gradients(head);
     }
 
     // computes this thread's part of the groups that all threads share

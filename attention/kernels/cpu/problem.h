@@ -24,6 +24,11 @@ struct Problem {
     void *grad_query, *grad_key, *grad_value;
     // [batch, key_heads, softmax_heads], [batch, softmax_heads, value_heads], in the type of the sums
     void *grad_logits_projection, *grad_weights_projection;
+    // [batch, softmax_heads, queries, memory] in the type of the sums, 0 at first; nullptr if the bias isn't trained. If
+    // all examples share the bias, they all add to the first example's part
+    void *grad_bias;
+
+    bool examples_add_to_one_bias() const { return grad_bias && bias_strides[0] == 0; }
 };
 
 template <class T> struct Sizes : Packing<T> {

@@ -213,6 +213,7 @@ template <class T> struct Tile : Sizes<T> {
         for (int64_t head = 0; head < softmax_heads; head++) {
             const int64_t offset = head * map_stride + n * row_length;
             softmax_gradient(row + head * head_stride, weights + offset, attended);
+            add_bias_gradient(row + head * head_stride, head, first_row + n);
             store_numbers(row + head * head_stride, (mixes_logits ? mixed_maps : weights) + offset, row_length);
         }
         if (!mixes_logits) return;
@@ -277,6 +278,16 @@ template <class T> struct Tile : Sizes<T> {
         }
         if (problem.causal)
             for (int64_t m = n + 1; m < attended; m++) row[m] = -infinity;
+    }
+
+    // adds the gradient of query n's logits to that of the bias
+    void add_bias_gradient(const Sum *row, int64_t head, int64_t n) const {
+        if (!problem.grad_bias) return;
+        const int64_t example = problem.examples_add_to_one_bias() ? 0 : keys_values->example;
+        head += keys_values->group * softmax_heads;
+        Sum *grad = static_cast<Sum *>(problem.grad_bias) +
+                    ((example * problem.softmax_heads + head) * problem.queries + n) * problem.memory;
+        for (int64_t m = 0; m < attended; m++) grad[m] += row[m];
     }
 
     // drops weights of a head in row n of the tile
