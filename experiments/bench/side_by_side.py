@@ -107,6 +107,7 @@ def _row(contender: Contender, timing: Timing, rates: Rates, references: dict[st
         "tokens_per_second": timing.work.tokens / seconds,
         "floor_share": rates.floor(timing.work.flops, timing.work.moved_bytes) / seconds,
         "peak_bytes": timing.warm.peak_bytes,
+        "waited_for_cores": timing.waited,
     }
     for name, reference_seconds in references.items():
         pairs = zip(reference_seconds, timing.seconds, strict=bool(reference_seconds))

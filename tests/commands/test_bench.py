@@ -81,6 +81,17 @@ def test_a_table_of_variants(capsys):
     assert rows[0]["speed/first"] == 1
 
 
+@pytest.mark.usefixtures("inside")
+@pytest.mark.parametrize(("waited", "said"), [(None, ""), (0.05, ""), (0.3, "waited 30% of its time for a core")])
+def test_a_busy_machine_is_said(capsys, monkeypatch, waited, said):
+    go = Inside.go
+    monkeypatch.setattr(Inside, "go", lambda self, times: go(self, times)._replace(waited=waited))
+    assert bench([*TINY, *CPU], options(), "json", None) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)[0]["waited_for_cores"] == waited
+    assert said in printed.err and bool(printed.err) == bool(said)
+
+
 def problem_of(variant: str):
     cell = contender(f"variant={variant}").settings
     query = torch.zeros(2, 9, 2, 8)
