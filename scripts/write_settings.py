@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import yaml
 
@@ -58,6 +58,8 @@ COMMON = {
     "linear_bias": "the linear maps have biases",
     "dropout": "dropout of the attention weights",
     "backend": "attention kernel",
+    "dynamic": "parts computed from x (x2l, x2w) or the memory (m2l, m2w), added to P_l or P_w; for the learning rate "
+    "see optimizers.md",
     "start": "start of the parameters that mix or reweigh heads; not random: as in multi-head attention",
 }
 
@@ -147,69 +149,91 @@ def presets(group: str, basis: str | None = None) -> str:
 
 
 def kinds(group: str, classes: Iterable[type[Group]]) -> Iterator[str]:
-    """A table for each kind of a group, with the defaults of one option of that kind."""
+    """The kinds of a group, and a table of their settings with the defaults of one option of each kind."""
+    of_kinds: dict[str, Kind] = {}
     for model in classes:
         names = get_args(model.model_fields["kind"].annotation)
         of_kind = [option for option in options(group) if raw(f"{group}/{option}").get("kind") in names]
         usual = chosen(group)
         basis = usual if usual in of_kind else next((option for option in of_kind if option in names), of_kind[0])
-        fields = [field for field in model.model_fields if field != "kind"]
+        comments = yaml_comments(CONF / group / f"{basis}.yaml") | source_comments(model)
         title = ", ".join(f"`{name}`" for name in names)
+        fields = [field for field in model.model_fields if field != "kind"]
+        of_kinds[title] = Kind(model, fields, raw(f"{group}/{basis}"), comments)
         says = (inspect.getdoc(model) or "").splitlines()[0]
-        yield f"**kind {title}.** {says} Options: {', '.join(f'`{option}`' for option in of_kind)}.\n"
-        if fields:
-            values = raw(f"{group}/{basis}")
-            yield table(model, fields, values, CONF / group / f"{basis}.yaml", f"{group}.", basis)
+        listed = ", ".join(f"`{option}`{' (whose defaults the table has)' * (option == basis)}" for option in of_kind)
+        yield f"* {title}: {says}{f' Options: {listed}.' * (set(of_kind) != set(names))}"
+    yield ""
+    yield merged(of_kinds, f"{group}.", "kinds")
 
 
 def variants() -> str:
     """One table with the keys of all variants."""
-    found: dict[str, list[str]] = {}
-    trees = {option: raw(f"variant/{option}") for option in options("variant")}
-    for option, tree in trees.items():
-        for key in schema(module_of(tree)).model_fields:
-            if key not in ("name", "module"):
-                found.setdefault(key, []).append(option)
-    rows = []
-    for key, having in found.items():
-        types = {allowed(schema(module_of(trees[option])), key) for option in having}
-        if all(each.startswith("`") for each in types):
-            # choices, of which each variant may have others
-            types = {", ".join(dict.fromkeys(", ".join(sorted(types)).split(", ")))}
-        having_value: dict[str, list[str]] = {}
-        for option in having:
-            having_value.setdefault(default(trees[option].get(key)), []).append(f"`{option}`")
-        meanings = [yaml_comments(CONF / "variant" / f"{option}.yaml").get(key, "") for option in having]
-        if key in COMMON:
-            meanings = [COMMON[key]]
-        lacking = [f"`{option}`" for option in trees if option not in having]
-        where = "all" if not lacking else ", ".join(f"`{option}`" for option in having)
-        if len(having) > len(lacking) > 0:
-            where = f"all but {', '.join(lacking)}"
-        usual = max(having_value, key=lambda each: len(having_value[each]))
-        others = [f"{each} ({', '.join(names)})" for each, names in having_value.items() if each != usual]
-        value = "; ".join([usual, *others])
-        rows.append(
-            (f"`variant.{key}`", " or ".join(sorted(types)), value, where, sentence(next(filter(None, meanings), "")))
-        )
+    of_variants = {}
+    for option in options("variant"):
+        tree = raw(f"variant/{option}")
+        comments = yaml_comments(CONF / "variant" / f"{option}.yaml") | COMMON
+        model = schema(module_of(tree))
+        fields = [field for field in model.model_fields if field not in ("name", "module")]
+        of_variants[f"`{option}`"] = Kind(model, fields, tree, comments)
     text = (
         "[Every variant with its equation](variants.md). If the default of a key is another setting, "
         "change that setting: `heads=24`."
     )
-    return f"{text}\n\n" + markdown(("setting", "type and range", "default", "variants", "meaning"), rows)
+    return f"{text}\n\n" + merged(of_variants, "variant.", "variants")
 
 
-def table(
-    model: type[Group], fields: list[str] | None, values: dict[str, Any], path: Path, prefix: str = "", basis: str = ""
-) -> str:
+class Kind(NamedTuple):
+    """One of the kinds of a group, or a variant."""
+
+    model: type[Group]
+    fields: list[str]  # its settings
+    values: dict[str, Any]  # the defaults
+    comments: dict[str, str]  # the meanings
+
+
+def merged(kinds: dict[str, Kind], prefix: str, heading: str) -> str:
+    """One table with the settings of several kinds; a setting of the same type and meaning has one row."""
+    defaults: dict[tuple[str, str, str], dict[str, str]] = {}
+    known = {field: meaning for kind in kinds.values() for field, meaning in kind.comments.items()}
+    for field in dict.fromkeys(field for kind in kinds.values() for field in kind.fields):
+        for name, kind in kinds.items():
+            if field in kind.fields:
+                meaning = sentence(kind.comments.get(field) or known.get(field, ""))
+                of_row = defaults.setdefault((field, allowed(kind.model, field), meaning), {})
+                of_row[name] = default(kind.values.get(field))
+    rows = [
+        (f"`{prefix}{field}`", types, by_name(of_row), having(list(of_row), list(kinds)), meaning)
+        for (field, types, meaning), of_row in defaults.items()
+    ]
+    return markdown(("setting", "type and range", "default", heading, "meaning"), rows)
+
+
+def by_name(defaults: dict[str, str]) -> str:
+    """The most common default, and the others with the names that have them."""
+    names: dict[str, list[str]] = {}
+    for name, value in defaults.items():
+        names.setdefault(value, []).append(name)
+    usual = max(names, key=lambda value: len(names[value]))
+    return "; ".join([usual, *(f"{value} ({', '.join(names[value])})" for value in names if value != usual)])
+
+
+def having(names: list[str], of: list[str]) -> str:
+    """The names; if most of all names are among them, those that are not."""
+    lacking = [name for name in of if name not in names]
+    if not lacking:
+        return "all"
+    return f"all but {', '.join(lacking)}" if len(names) > len(lacking) else ", ".join(names)
+
+
+def table(model: type[Group], fields: list[str] | None, values: dict[str, Any], path: Path, prefix: str = "") -> str:
     """The table of a class's settings: type and range, default, meaning."""
     comments = yaml_comments(path) | source_comments(model)
     rows = []
     for field in fields or model.model_fields:
         value = default(values.get(field))
         rows.append((f"`{prefix}{field}`", allowed(model, field), value, sentence(comments.get(field, ""))))
-    heads = ("setting", "type and range", f"default of `{basis}`" if basis else "default", "meaning")
-    return markdown(heads, rows)
+    return markdown(("setting", "type and range", "default", "meaning"), rows)
 
 
 def sentence(text: str) -> str:
