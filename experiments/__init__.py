@@ -27,4 +27,10 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = "settings.plugins" if name == "use_plugins" else "commands.library"
-    return getattr(import_module(f"experiments.{module}"), name)
+    try:
+        return getattr(import_module(f"experiments.{module}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "experiments.commands":
+            raise
+        used = "import experiments before you load the model"
+        raise ImportError(f"experiments.{name}: {__path__[0]} is the code of an exported model; {used}") from error

@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -101,6 +102,31 @@ def test_the_code_is_that_of_the_commit_from_which_the_hub_gave_the_weights(tmp_
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **how: asked.update(how) or str(tmp_path))
     assert module._folder(SimpleNamespace(name_or_path="someone/model")) == tmp_path
     assert asked == {"allow_patterns": "source/**", "revision": commit}
+
+
+def test_other_code_than_that_of_the_folder_is_said(tmp_path, monkeypatch):
+    for folder in ("own", "used"):
+        (tmp_path / folder / "source" / "attention").mkdir(parents=True)
+        (tmp_path / folder / "source" / "attention" / "gated.py").write_text("gate = 1\n")
+    (tmp_path / "used" / "source" / "more.py").touch()
+    shutil.copytree(ROOT / "experiments/formats/custom", tmp_path / "stored" / "custom")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    warn = import_module("stored.custom.modeling_attn")._warn_of_other_code
+    with warnings.catch_warnings(record=True, action="always") as said:
+        warn(tmp_path / "own" / "source", tmp_path / "used" / "source")
+        assert not said
+        (tmp_path / "used" / "source" / "attention" / "gated.py").write_text("gate = 2\n")
+        warn(tmp_path / "own" / "source", tmp_path / "used" / "source")
+    (warning,) = said
+    assert "attention/gated.py differs in" in str(warning.message)
+
+
+def test_the_code_of_an_exported_model_says_that_it_cannot_train(tmp_path):
+    (tmp_path / "experiments").mkdir()
+    shutil.copy(ROOT / "experiments" / "__init__.py", tmp_path / "experiments")
+    command = [sys.executable, "-S", "-c", "import experiments; experiments.train"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env={})
+    assert "is the code of an exported model; import experiments before you load the model" in done.stderr
 
 
 @pytest.mark.parametrize(

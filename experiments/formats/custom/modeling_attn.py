@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -63,15 +64,30 @@ class AttnModel(PreTrainedModel):
 
 
 def _build(config: AttnConfig) -> torch.nn.Module:
-    """The model of the folder's own code, unless attn is imported already."""
+    """The model of the folder's own code, or of attn's if the process has imported it already."""
+    source = _folder(config) / "source"
     if "experiments" not in sys.modules:
-        sys.path.insert(0, str(_folder(config) / "source"))
+        sys.path.insert(0, str(source))
     # not as statements, which transformers takes for packages to be installed
     build, settings = (import_module(f"experiments.{name}") for name in ("model.build", "settings.model"))
+    _warn_of_other_code(source, Path(str(build.__file__)).parents[2])
     model: torch.nn.Module = build.ARCHITECTURES[config.architecture](
         settings.Model(**config.model), config.variant, config.vocab_size
     )
     return model
+
+
+def _warn_of_other_code(own: Path, used: Path) -> None:
+    """Warn if the code that computes the model is not the code that trained it."""
+    for file in sorted(own.rglob("*.py")) if own != used else ():
+        other = used / file.relative_to(own)
+        if not other.is_file() or other.read_bytes() != file.read_bytes():
+            warnings.warn(
+                f"{own.parent}: {file.relative_to(own)} differs in {used}, the code that this process has imported; "
+                "the model may compute other numbers than in a process of its own",
+                stacklevel=2,
+            )
+            return
 
 
 def _folder(config: AttnConfig) -> Path:
