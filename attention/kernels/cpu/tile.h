@@ -269,7 +269,11 @@ template <class T> struct Tile : Sizes<T> {
             const int64_t *stride = problem.bias_strides;
             const int64_t offset = keys_values->example * stride[0] + head * stride[1] + n * stride[2];
             const T *bias = static_cast<const T *>(problem.bias) + offset;
-            for (int64_t m = 0; m < attended; m++) row[m] += widened(bias[m * stride[3]]);
+            // with a stride that is known to be 1, the loop is one of vectors
+            if (stride[3] == 1)
+                for (int64_t m = 0; m < attended; m++) row[m] += widened(bias[m]);
+            else
+                for (int64_t m = 0; m < attended; m++) row[m] += widened(bias[m * stride[3]]);
         }
         if (problem.mask) {
             const int64_t *stride = problem.mask_strides;
