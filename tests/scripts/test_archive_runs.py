@@ -7,6 +7,7 @@ import runpy
 import tarfile
 from pathlib import Path
 
+from experiments.record.durable import read_sealed
 from experiments.tables import step_times
 from tests.fixtures.tables import NAME
 
@@ -33,6 +34,9 @@ def test_a_table_goes_on_from_an_archive(attn, short, tmp_path, heads_table, mon
         tar.extractall(tmp_path / "elsewhere", filter="data")
     assert sum(name.endswith("/result.json") for name in names) == 5
     assert not any("checkpoint" in name or cut.name in name for name in names)
+    texts = [path.read_text(encoding="utf-8") for path in (tmp_path / "elsewhere").rglob("*") if path.is_file()]
+    assert len(texts) > 20 and not any(str(tmp_path) in text for text in texts)
+    assert read_sealed(next(tmp_path.glob("elsewhere/*/environment.json")))["host"] is None
 
     again = attn(*table, "--runs", "elsewhere")
     assert again.returncode == 0, again.output
