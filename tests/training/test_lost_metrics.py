@@ -58,5 +58,5 @@ def test_lines_that_are_too_many_for_a_copy_are_refused_where_they_are_lost(tmp_
     metrics.return_to(held, pytest.fail)
     metrics.close()
     metrics.path.write_bytes(whole[:-1])
-    with pytest.raises(RunFolderError, match="first 9 lines are not those"):
+    with pytest.raises(RunFolderError, match="first 9 lines have changed since the checkpoint"):
         metrics.return_to(held, pytest.fail)
