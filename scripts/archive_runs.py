@@ -27,7 +27,6 @@ from experiments.record.folder import (
     TOKENIZER,
     RunFolder,
     config_text,
-    parse_config,
 )
 from experiments.tables.seed_plan import PLANS
 
@@ -62,13 +61,13 @@ def ended(runs: Path) -> Iterator[Path]:
 
 def copy_portably(run: Path, copy: Path) -> None:
     """Copy the files that a table needs, without what belongs to this machine, and give them their digests."""
-    RunFolder(run).check_files()
+    original = RunFolder(run)
+    original.check_files()
     copy.mkdir()
     for name in (METRICS, PREDICTIONS, TOKENIZER):
         if (run / name).exists():
             shutil.copyfile(run / name, copy / name)
-    settings = parse_config((run / CONFIG).read_bytes())
-    (copy / CONFIG).write_text(config_text(_without_folders(settings)), encoding="utf-8")
+    (copy / CONFIG).write_text(config_text(_without_folders(original.config())), encoding="utf-8")
     facts = read_sealed(run / ENVIRONMENT)
     earlier = [_without_own_facts(each) for each in facts["earlier"]]
     write_sealed(copy / ENVIRONMENT, _without_own_facts(facts) | {"earlier": earlier})

@@ -475,7 +475,7 @@ def test_the_list_of_results_says_how_many_claims_hold_and_by_how_much(tmp_path)
         "[it helps](p_t.md)",
         "P",
         "**holds**",
-        rows[0][4],
+        "loss -0.25 [-0.375, -0.125]",
         "4 seeds",
         "nano",
         "[figure](p_t.svg)",

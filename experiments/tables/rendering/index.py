@@ -18,18 +18,10 @@ from experiments.failures.wording import plural
 from experiments.record.durable import write
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import load
+from experiments.tables.rendering.sentences import WORDS, clause, joined
 
 INDEX = "README.md"
 CLAIMS = "_claims.csv"
-# what one claim does, and what several do
-VERDICTS = {
-    "holds": ("holds", "hold"),
-    "reversed": ("is reversed", "are reversed"),
-    "no difference": ("shows no difference", "show no difference"),
-    "depends": ("depends on the positions", "depend on the positions"),
-    "not resolved": ("is not resolved", "are not resolved"),
-    "not tested": ("is not tested", "are not tested"),
-}
 
 
 def write_index(folder: Path) -> Path:
@@ -67,9 +59,8 @@ def claims_of(folder: Path) -> dict[str, list[dict[str, str]]]:
 def _counts(verdicts: list[str]) -> str:
     """A sentence that says how many claims have which verdict."""
     counts = Counter(verdicts)
-    phrases = [f"{counts[word]} {forms[counts[word] > 1]}" for word, forms in VERDICTS.items() if word in counts]
-    listed = " and ".join(filter(None, [", ".join(phrases[:-1]), *phrases[-1:]]))
-    return f"Of {len(verdicts)} {plural('claim', len(verdicts))}, {listed or 'none has a verdict'}."
+    clauses = [clause(word, str(counts[word]), counts[word]) for word in WORDS if word in counts]
+    return f"Of {len(verdicts)} {plural('claim', len(verdicts))}, {joined(clauses or ['none has a verdict'])}."
 
 
 def _page(folder: Path, name: str, title: str) -> str:

@@ -27,11 +27,16 @@ PLURAL = {verb: verb for verb in SINGULAR}
 def headline(report: Report) -> str:
     """The verdicts in a sentence; empty for a table without claims."""
     parts = []
-    for word, form in WORDS.items():
+    for word in WORDS:
         keys = [verdict.key for verdict in report.verdicts if verdict.word == word]
         if keys:
-            parts.append(form.format(_and(keys), **(SINGULAR if len(keys) == 1 else PLURAL)))
+            parts.append(clause(word, joined(keys), len(keys)))
     return f"{'; '.join(parts)}." if parts else ""
+
+
+def clause(word: str, claims: str, count: int) -> str:
+    """`C1 and C2 are reversed`: the verdict of `count` claims, which `claims` names or counts."""
+    return WORDS[word].format(claims, **(SINGULAR if count == 1 else PLURAL))
 
 
 def shown_or_claimed(report: Report) -> str:
@@ -169,7 +174,8 @@ def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
 
 
-def _and(parts: Sequence[str]) -> str:
+def joined(parts: Sequence[str]) -> str:
+    """`a, b and c`, of at least one part."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
