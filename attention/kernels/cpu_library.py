@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 import torch
@@ -25,6 +26,7 @@ SOURCES = Path(__file__).parent / "cpu"
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", "-w")
 # limits of a build: seconds of processor time, because a busy machine only takes longer, and seconds in all
 COMPILE_SECONDS, WAIT_SECONDS = 300, 3600
+KILLED_SECONDS = 10  # until a compiler that was killed is given up
 COMPILERS = ("g++", "clang++", "c++")
 INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BUILD_PREFIX = "building-"  # the start of the names of the folders for builds
@@ -103,8 +105,10 @@ def _announced(compiler: str) -> Iterator[None]:
 
 
 def _build_at(path: Path, compiler: list[str]) -> None:
-    # renamed when it is complete, because another process may load it at the same time
-    with tempfile.TemporaryDirectory(prefix=BUILD_PREFIX, dir=path.parent) as temporary:
+    # renamed when it is complete, because another process may load it at the same time; an error of the cleanup would
+    # hide the interruption that it belongs to, and the next build removes what is left
+    folder = tempfile.TemporaryDirectory(prefix=BUILD_PREFIX, dir=path.parent, ignore_cleanup_errors=True)
+    with _unhandled_signals_raised(), folder as temporary:
         built = Path(temporary) / path.name
         _compile(*compiler, *FLAGS, "-o", str(built), str(SOURCES / "attend.cpp"), scratch=temporary)
         content = built.read_bytes()
@@ -155,22 +159,52 @@ def _check_own(path: Path) -> None:
         raise RuntimeError(f"{path} is a link, another user's, or can be written by others: it is not loaded")
 
 
+class _Unhandled(BaseException):
+    """A signal that would have ended this process at once."""
+
+
+@contextmanager
+def _unhandled_signals_raised() -> Iterator[None]:
+    """A block that signals without a handler end with an exception; they take effect after the block has cleaned up."""
+    received: list[int] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        raise _Unhandled
+
+    with suppress(_Unhandled), _handlers(end, lambda handler: handler == signal.SIG_DFL):
+        yield
+    for number in received:
+        signal.raise_signal(number)
+
+
 @contextmanager
 def _signals_held() -> Iterator[None]:
     """A block in which no handler of INTERRUPTING runs; signals that arrive are sent again after it."""
     received: list[int] = []
-    # only the main thread runs handlers and may replace them; a signal without a handler takes effect at once
+    try:
+        with _handlers(lambda number, frame: received.append(number), callable):
+            yield
+    finally:
+        for each in dict.fromkeys(received):
+            signal.raise_signal(each)
+
+
+@contextmanager
+def _handlers(handler: Callable[[int, FrameType | None], object], replaces: Callable[[object], bool]) -> Iterator[None]:
+    """A block in which `handler` handles those signals of INTERRUPTING whose handler it `replaces`.
+
+    Outside the main thread, which alone runs handlers and may replace them, the block has no effect.
+    """
     numbers = INTERRUPTING if threading.current_thread() is threading.main_thread() else ()
-    handlers = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
-    for number in handlers:
-        signal.signal(number, lambda number, frame: received.append(number))
+    before = {number: now for number in numbers if replaces(now := signal.getsignal(number))}
+    for number in before:
+        signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-        for each in dict.fromkeys(received):
-            signal.raise_signal(each)
+        for number, previous in before.items():
+            signal.signal(number, previous)
 
 
 def _compile(*command: str, scratch: str = "") -> bytes:
@@ -211,6 +245,9 @@ def _communicate(process: subprocess.Popen[bytes], held: ExitStack, name: str) -
         # the compiler consists of several processes, and none of them may stay behind
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+        # the output ends with the last of them, which may be about to make a file
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=KILLED_SECONDS)
         if isinstance(error, subprocess.TimeoutExpired):
             raise RuntimeError(f"{name} has not ended after {WAIT_SECONDS} seconds") from error
         raise

@@ -16,6 +16,8 @@ from typing_extensions import Self
 
 from experiments.processes.child import process_arguments, why_ended
 
+END_SECONDS = 10  # until a process that does not end is killed
+
 
 class AnswererEnded(RuntimeError):
     """The process has ended, with its last line of output; usually it ran out of memory."""
@@ -43,8 +45,13 @@ class Answerer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.process.kill()
-        self.process.communicate()
+        # a build of the kernel that is under way removes its files, and its compiler ends with it
+        self.process.terminate()
+        try:
+            self.process.communicate(timeout=END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
         self._output.close()
 
     def ask(self, question: object) -> dict[str, Any]:

@@ -339,7 +339,6 @@ def test_a_compiler_is_stopped_by_the_processor_time_it_takes_and_not_by_the_clo
 
 @pytest.mark.parametrize("when", ["while it starts", "while it is awaited"])
 def test_an_interrupted_build_leaves_no_process_and_no_file(elsewhere, monkeypatch, tmp_path, when):
-    compiler = tmp_path / "compiler"
     interrupt = "kill -INT $PPID"
     if when == "while it starts":
         interrupt = ":"
@@ -353,16 +352,38 @@ def test_an_interrupted_build_leaves_no_process_and_no_file(elsewhere, monkeypat
                     signal.raise_signal(signal.SIGINT)
 
         monkeypatch.setattr(cpu_library.subprocess, "Popen", Interrupted)
-    # as g++ does, it has another process write into TMPDIR; and it presses Ctrl-C
-    starts = f'sleep 60 & echo $! > {tmp_path}/pid; touch "$TMPDIR/half.s" {tmp_path}/started; {interrupt}; wait'
-    compiler.write_text(f'#!/bin/sh\ncase "$*" in *-dM*) ;; *) {starts};; esac\n')
-    compiler.chmod(0o700)
-    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("CXX", _interrupting_compiler(tmp_path, interrupt))
     monkeypatch.setenv("TMPDIR", str(elsewhere))
     with pytest.raises(KeyboardInterrupt):
         cpu_library._build()
-    assert [path.name for path in elsewhere.rglob("*") if path.is_file()] == ["lock"]
-    status = Path("/proc") / (tmp_path / "pid").read_text().strip() / "status"
+    _check_nothing_is_left(elsewhere, tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_without_a_handler_takes_effect_after_the_files_of_the_build_are_gone(
+    elsewhere, monkeypatch, tmp_path, number
+):
+    monkeypatch.setenv("CXX", _interrupting_compiler(tmp_path, f"kill -{number} $PPID"))
+    builder = multiprocessing.get_context("spawn").Process(target=_built, args=((cpu_library.SOURCES, elsewhere),))
+    builder.start()
+    builder.join(60)
+    assert builder.exitcode == -number
+    _check_nothing_is_left(elsewhere, tmp_path)
+
+
+def _interrupting_compiler(folder: Path, interrupt: str) -> str:
+    """A compiler that has another process write into TMPDIR, as g++ does, and interrupts whoever started it."""
+    compiler = folder / "compiler"
+    starts = f'sleep 60 & echo $! > {folder}/pid; touch "$TMPDIR/half.s" {folder}/started; {interrupt}; wait'
+    compiler.write_text(f'#!/bin/sh\ncase "$*" in *-dM*) ;; *) {starts};; esac\n')
+    compiler.chmod(0o700)
+    return str(compiler)
+
+
+def _check_nothing_is_left(cache: Path, folder: Path) -> None:
+    """Check that neither files of the build nor the process of `_interrupting_compiler` have stayed."""
+    assert [path.name for path in cache.rglob("*") if path.is_file()] == ["lock"]
+    status = Path("/proc") / (folder / "pid").read_text().strip() / "status"
 
     def is_dead() -> bool:
         """Whether the process has ended; its new parent may not have waited for it yet."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,10 @@ from experiments.bench.rounds import Timing
 from experiments.bench.worker import Turn
 from experiments.commands.table import TableOptions, seeds_of, show_table
 from experiments.failures.failure import Mistake
+from experiments.processes.answering import Answerer
 from experiments.record.folder import RunFolder
 from experiments.tables import seeds, step_times
+from experiments.tables.sources import step_clock
 from experiments.tables.sources.computed import Computed
 from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import Prediction, TableCell
@@ -220,6 +224,25 @@ def test_steps_of_one_row_after_the_other_are_timed_in_one_process(tiny, tmp_pat
     printed = capfd.readouterr().out
     assert printed.count("not timed: ") == 2 and "not timed: killed by SIGKILL" in printed and "heads" in printed
     assert not (tmp_path / "runs").exists()
+
+
+def test_an_end_while_the_kernel_is_built_leaves_no_process_and_no_file(tiny, tmp_path, monkeypatch):
+    from experiments.config.compose import compose
+
+    compiler, started = tmp_path / "compiler", tmp_path / "started"
+    compiler.write_text(f'#!/bin/sh\ncase "$*" in *-dM*) ;; *) echo $$ > {started}; exec sleep 60;; esac\n')
+    compiler.chmod(0o700)
+    monkeypatch.setenv("CXX", str(compiler))
+    settings = compose([*tiny, f"cache={tmp_path / 'cache'}", "variant=talking_heads", "backend=auto"])
+    with Answerer(step_clock.MODULE) as answerer:
+        answerer.send(settings.model_dump())
+        deadline = time.monotonic() + 60
+        while not (started.exists() and started.read_text().strip()):
+            assert answerer.process.poll() is None and time.monotonic() < deadline
+            time.sleep(0.01)
+    assert [path.name for path in tmp_path.rglob("cache/**/*") if path.is_file()] == ["lock"]
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(started.read_text()), 0)
 
 
 @pytest.mark.campaign
