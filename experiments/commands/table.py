@@ -63,6 +63,11 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
     request = request_of(name, overrides, options)
     published = published_of(request)
     source = source_of(request)
+    if options.dry_run or options.plan is not None:
+        from experiments.tables.conditions import untuned_families
+
+        for line in untuned_families(request):
+            print(line, file=sys.stderr)
     if options.dry_run:
         source.check()
         rows, caption = costs.cell_costs(source, list(request.budget.finetune), progress)

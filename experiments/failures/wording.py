@@ -1,10 +1,10 @@
-"""Words of messages: the nearest known word, and texts of a length that can be read."""
+"""Words of messages: the nearest known word, lists and plurals, and texts of a length that can be read."""
 
 from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
@@ -30,6 +30,11 @@ def _looks(word: str) -> str:
 def plural(noun: str, count: int) -> str:
     """The noun after a number: `run` after 1, else `runs`."""
     return noun if count == 1 else f"{noun}s"
+
+
+def joined(parts: Sequence[str]) -> str:
+    """`a, b and c`, of at least one part."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def first_line(error: BaseException) -> str:

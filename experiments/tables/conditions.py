@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from experiments.failures.wording import joined
 from experiments.measure.cores import BUSY
 from experiments.record.dotted import value_at
 from experiments.record.result import Fields
@@ -76,6 +77,7 @@ def notes(request: Request, outcomes: CellOutcomes, step_times: StepTimes) -> It
         yield f"Ranks and signs are against the published {budget.metric}."
     if left_out := [row.label for key, row in request.table.rows.items() if key not in request.rows]:
         yield f"This budget leaves these rows out: {'; '.join(left_out)}."
+    yield from untuned_families(request)
     # rows that are measured in one run share what became of it
     rows_of: dict[tuple[int, str, str], list[str]] = {}
     for (row, seed), outcome in outcomes.items():
@@ -94,19 +96,28 @@ def notes(request: Request, outcomes: CellOutcomes, step_times: StepTimes) -> It
         yield f"{line}."
 
 
+def untuned_families(request: Request) -> Iterator[str]:
+    """A sentence on the families whose learning rate was not tuned, if there are any."""
+    untuned = [key for key, tuning in request.tunings.items() if not tuning.is_fair]
+    if families := distinct(request.configurations[key].definition.family for key in untuned):
+        rates, was, its = ("rate", "was", "its") if len(families) == 1 else ("rates", "were", "their")
+        yield (
+            f"The learning {rates} of {joined(families)} {was} not tuned, so {its} rows can decide a claim by being "
+            "better, but not by being worse."
+        )
+
+
 def distinct(values: Iterable[Any]) -> list[Any]:
     """The known values, each once."""
     return [value for value in dict.fromkeys(values) if value not in (None, "")]
 
 
 def _learning_rates(request: Request) -> Iterator[tuple[str, str]]:
-    """The tuned learning rates of the rows' families, unless the user gives one."""
-    of_user = any(key_of(override) == "learning_rate" for override in request.overrides)
-    families = set() if of_user else {of.definition.family for of in request.configurations.values()}
-    for key, tuning in request.budget.learning_rates.items():
-        if key in families:
-            tried = ", ".join(f"{rate:g}: {score:.4g}" for rate, score in sorted(tuning.tried.items()))
-            yield f"learning rate of {key}", f"{tuning.chosen:g}; {tuning.where}" + (f" ({tried})" if tried else "")
+    """The learning rates of the rows' families, unless the user gives one."""
+    of_families = {request.configurations[key].definition.family: tuning for key, tuning in request.tunings.items()}
+    for family, tuning in of_families.items():
+        tried = ", ".join(f"{rate:g}: {score:.4g}" for rate, score in sorted((tuning.tried or {}).items()))
+        yield f"learning rate of {family}", f"{tuning.chosen:g}; {tuning.where}" + (f" ({tried})" if tried else "")
 
 
 def _of_results(results: Sequence[Fields]) -> Iterator[tuple[str, str]]:

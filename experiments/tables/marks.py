@@ -1,10 +1,11 @@
-"""Marks of rows that may not decide a claim, because their models have learned too little."""
+"""Marks of rows that may not decide a claim: their models have learned too little, or at a rate that was not tuned."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from experiments.statistics.comparison import Compared
 from experiments.statistics.plateau import mean_late_gain, stuck
 from experiments.tables.definition.table import Budget
 from experiments.tables.sources.source import CellOutcome
@@ -28,3 +29,22 @@ def mark(outcomes: Iterable[CellOutcome], budget: Budget) -> Mark:
     diverged = sum(outcome.state == "diverged" for outcome in outcomes)
     gain = mean_late_gain(results) if budget.score == "validation_loss" else None
     return Mark(stuck(results, diverged, len(outcomes)), gain)
+
+
+def untuned_marks(compared: Compared, factors: Mapping[str, float], untuned: Iterable[str]) -> list[str]:
+    """Reasons why rows with a learning rate that was not tuned may not decide a comparison.
+
+    A tuned rate could only improve such a row. The row may therefore decide by being better, but not by being worse or
+    equally good.
+
+    factors: those of the rows in the difference. untuned: the rows whose rate was not tuned.
+    """
+    mean = compared.mean
+    if mean is None:
+        return []
+    is_small = abs(mean) <= compared.margin
+    # a better row moves the advantage, sense * mean, by its factor
+    could_undo = [
+        row for row in untuned if (factor := factors.get(row)) and (is_small or factor * compared.sense * mean < 0)
+    ]
+    return [f"{row} may do better, because its learning rate was not tuned" for row in could_undo]

@@ -116,6 +116,7 @@ def _measures(
         sizes={row: sizes[key] for row, key in keys.items()},
         stuck={row: marks[key].stuck for row, key in keys.items() if marks[key].stuck},
         late_gain=gains,
+        untuned=[row for row, key in keys.items() if key in request.tunings and not request.tunings[key].is_fair],
     )
 
 

@@ -14,7 +14,7 @@ below 5%.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from experiments.statistics.comparison import (
@@ -32,6 +32,7 @@ from experiments.statistics.holm import holm_levels
 from experiments.statistics.plateau import marks
 from experiments.tables.definition.inequality import Inequality, Statement, arithmetic
 from experiments.tables.definition.table import Budget, Claim
+from experiments.tables.marks import untuned_marks
 
 TIME_MARGIN = 0.02  # for the log of a ratio of step times: the bench cannot resolve less, even on a quiet machine
 # row -> seed -> number
@@ -48,6 +49,7 @@ class Measures:
     sizes: Mapping[str, Mapping[str, object]]  # sizes that trends and arithmetic may name, by row
     stuck: Mapping[str, str] = field(default_factory=dict)  # row -> reason why it may not decide a claim
     late_gain: Mapping[str, float] = field(default_factory=dict)  # row -> gain of the last tenth of the training
+    untuned: Collection[str] = ()  # rows whose learning rate was not tuned
 
 
 @dataclass(frozen=True)
@@ -162,8 +164,12 @@ def _score(part: Statement, claim: Claim, budget: Budget, measures: Measures, ev
         f"{budget.score_name}: {written}", part.relation, differences, sense, budget.margin.value,
         part.rows, evidence, steps=[_score(step, claim, budget, measures, evidence) for step in part.steps],
     )  # fmt: skip
-    marked = [] if claim.of_failure else marks(made, measures.stuck, measures.late_gain)
-    return replace(made, marks=marked)
+    if claim.of_failure:
+        return made
+    learned_too_little = marks(made, measures.stuck, measures.late_gain)
+    return replace(
+        made, marks=learned_too_little + untuned_marks(made, part.contrast(measures.sizes), measures.untuned)
+    )
 
 
 def _step_time(part: Statement, measures: Measures, evidence: Evidence) -> Compared:

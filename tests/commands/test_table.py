@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -21,6 +22,7 @@ from experiments.failures.failure import Mistake
 from experiments.processes.answering import Answerer
 from experiments.record.folder import RunFolder
 from experiments.tables import seeds, step_times
+from experiments.tables.definition import folder
 from experiments.tables.sources import step_clock
 from experiments.tables.sources.computed import Computed
 from experiments.tables.sources.runs import Runs
@@ -115,6 +117,14 @@ def test_a_file_that_is_missing_is_named_before_anything_is_measured(attn, tmp_p
     assert done.returncode == 2 and done.stdout == ""
     assert "data.train=missing.txt: there is no such file" in done.stderr and "cost of" not in done.stderr
     assert not list(tmp_path.glob("runs/*"))
+
+
+def test_a_plan_says_first_which_rates_were_not_tuned(attn, short, tmp_path, heads_table):
+    table = folder.TABLES / f"{heads_table}.yaml"
+    table.write_text(re.sub("tried: {.*?}", "tried: {}", table.read_text()))
+    done = attn("table", NAME, "--plan", "4", *short)
+    assert done.returncode == 0 and Path(done.stdout.strip()).is_file()
+    assert "The learning rate of multi_head was not tuned, so its rows can decide" in done.stderr
 
 
 def test_a_plan_is_not_made_where_the_library_that_decides_it_is_missing(attn, tmp_path, heads_table, monkeypatch):

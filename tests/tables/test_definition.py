@@ -168,6 +168,13 @@ def check_rates(name: str) -> None:
         tuning = rates[rows[cell.row].family]
         assert source.settings(cell).learning_rate == tuning.chosen
         assert not tuning.tried or (len(tuning.tried) >= 3 and tuning.chosen == min(tuning.tried, key=tuning.tried.get))
+        check_mechanism(rows[cell.row].family, source.settings(cell).variant["name"])
+
+
+def check_mechanism(family: str, variant: str) -> None:
+    """Check that no row takes a rate that was tuned for another mechanism; one projection is between none and both."""
+    between = {"logits_only": "talking_heads", "weights_only": "talking_heads"}
+    assert family not in ("multi_head", "talking_heads") or between.get(variant, variant) == family
 
 
 @pytest.mark.parametrize("name", TRAINED)

@@ -78,11 +78,11 @@ def done(loss: float, **more) -> CellOutcome:
 
 
 def made(
-    changes: dict[tuple[str, int], CellOutcome] | None = None, overrides: tuple[str, ...] = (), file=None
+    changes: dict[tuple[str, int], CellOutcome] | None = None, overrides: tuple[str, ...] = (), file=None, table=None
 ) -> Report:
     outcomes = {(row, seed): done(loss) for row, losses in LOSSES.items() for seed, loss in enumerate(losses)}
     source = Known(outcomes | (changes or {}))
-    request = Request(NAME, load(NAME), "nano", range(6), overrides, published_file=file)
+    request = Request(NAME, table or load(NAME), "nano", range(6), overrides, published_file=file)
     return report(request, source, published.published_of(request), STEP_TIMES)
 
 
@@ -256,6 +256,21 @@ def test_a_learning_rate_that_is_given_stands_in_place_of_the_tuned_one():
         request = Request("shazeer2020/projections", table, "nano", range(1), overrides)
         facts = dict(report(request, source, None).facts)
         assert sum(name.startswith("learning rate of") for name in facts) == rates
+
+
+def test_a_row_at_a_rate_that_was_not_tuned_may_not_lose():
+    table = load(NAME)
+    budget = table.budget("nano")
+    (tuning,) = budget.learning_rates.values()
+
+    def verdict(tried, *overrides):
+        rates = {"multi_head": tuning.model_copy(update={"tried": tried})}
+        budgets = {"nano": budget.model_copy(update={"learning_rates": rates})}
+        return made(table=table.model_copy(update={"budgets": budgets}), overrides=overrides).verdicts[0]
+
+    assert verdict(tuning.tried).word == verdict(None).word == "reversed", "tuned, or the paper's own rate"
+    assert verdict({}).word == "not tested" and "its learning rate was not tuned" in verdict({}).why
+    assert verdict({}, "learning_rate=0.1").word == "reversed", "the user's own rate"
 
 
 def test_two_machines_are_said():

@@ -76,6 +76,43 @@ def test_a_difference_within_the_margin_is_none():
     assert word("a ~ b", scores) == word("a >~ b", scores) == word("b >~ a", scores) == "holds"
 
 
+@pytest.mark.parametrize(
+    ("sentence", "untuned", "expected"),
+    [
+        ("a > b", "", "holds"),
+        ("a > b", "a", "holds"),
+        ("a > b", "b", "not tested"),
+        ("b > a", "a", "reversed"),
+        ("b > a", "b", "not tested"),
+        ("a >~ b", "b", "not tested"),
+        ("a ~ b", "a", "reversed"),
+        ("a ~ b", "b", "not tested"),
+        ("a > b", "ab", "not tested"),
+        ("a > c", "b", "no difference"),
+        ("a > c", "a", "not tested"),
+        ("a ~ c", "c", "not tested"),
+        ("a - c > b - c", "c", "holds"),
+        ("b - a > c - a", "b", "not tested"),
+    ],
+)
+def test_a_row_whose_rate_was_not_tuned_decides_only_by_being_better(sentence, untuned, expected):
+    """Lower is better: a beats b, and c is like a."""
+    scores = {"a": CLEAR, "b": WORSE, "c": SAME}
+    made = verdict(sentence, scores, untuned=list(untuned))
+    assert made.word == expected
+    assert (expected == "not tested") == ("its learning rate was not tuned" in made.why)
+    flipped = {name: {seed: -value for seed, value in of.items()} for name, of in scores.items()}
+    assert word(sentence, flipped, budget=HIGHER, untuned=list(untuned)) == expected
+    assert word(sentence, scores, untuned=list(untuned), of_failure=True) != "not tested"
+
+
+def test_a_trend_is_undone_by_a_row_at_its_bad_end():
+    scores, sizes = {"a": CLEAR, "b": row(4.25), "c": WORSE}, {key: {"heads": 2**n} for n, key in enumerate("abc")}
+    assert [word("a > b > c by heads", scores, sizes=sizes, untuned=[each]) for each in "abc"] == [
+        "holds", "holds", "not tested",
+    ]  # fmt: skip
+
+
 def test_a_small_difference_of_the_claimed_sign_holds():
     scores = {"a": CLEAR, "b": {seed: value + 0.05 for seed, value in CLEAR.items()}}
     assert word("a > b", scores) == "holds"

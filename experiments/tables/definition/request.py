@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 
 from experiments.tables.definition.folder import check_name, read
-from experiments.tables.definition.table import Budget, Claim, Printed, Scheme, Table, TableRow
+from experiments.tables.definition.overrides import key_of
+from experiments.tables.definition.table import Budget, Claim, Printed, Scheme, Table, TableRow, Tuning
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,18 @@ class Request:
             for name, scheme in self.schemes.items()
             for key, row in self.rows.items()
         }
+
+    @cached_property
+    def tunings(self) -> dict[str, Tuning]:
+        """The tuning of the learning rate of each configuration that takes the rate of its family.
+
+        Empty if the user gives the rate.
+        """
+        if any(key_of(override) == "learning_rate" for override in self.overrides):
+            return {}
+        rates = self.budget.learning_rates
+        families = {key: of.definition.family or "" for key, of in self.configurations.items()}
+        return {key: rates[family] for key, family in families.items() if family in rates}
 
     @property
     def printed(self) -> Printed | None:

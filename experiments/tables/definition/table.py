@@ -84,7 +84,13 @@ class Tuning(Group):
 
     chosen: Positive
     where: Text  # cell, steps and seeds of the trials
-    tried: Annotated[dict[Positive, float], Field(strict=False)]  # learning rate -> mean score; empty: not tuned
+    # learning rate -> mean score; empty: not tuned; null: the paper's own rate
+    tried: Annotated[dict[Positive, float], Field(strict=False)] | None
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether the rate was chosen for this family, by trials or by the paper."""
+        return self.tried is None or bool(self.tried)
 
     @field_validator("tried", mode="before")
     @classmethod
@@ -149,8 +155,8 @@ class Budget(Group):
     @model_validator(mode="after")
     def _best_rate(self) -> Budget:
         for family, tuning in self.learning_rates.items():
-            best = min if self.better == "lower" else max
-            if tuning.tried and tuning.chosen != best(tuning.tried, key=lambda rate: tuning.tried[rate]):
+            best, scores = (min if self.better == "lower" else max), tuning.tried or {}
+            if scores and tuning.chosen != best(scores, key=lambda rate: scores[rate]):
                 raise ValueError(f"learning_rates.{family}: {tuning.chosen} is not the best of those tried")
         return self
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 from experiments.display.rows import Row, as_markdown
 from experiments.failures.failure import Mistake
-from experiments.failures.wording import plural
+from experiments.failures.wording import joined, plural
 from experiments.record.durable import write
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import load
-from experiments.tables.rendering.sentences import WORDS, clause, joined
+from experiments.tables.rendering.sentences import WORDS, clause
 
 INDEX = "README.md"
 CLAIMS = "_claims.csv"

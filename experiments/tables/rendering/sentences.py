@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from experiments.failures.wording import plural
+from experiments.failures.wording import joined, plural
 from experiments.statistics.comparison import AnyComparison, Compared
 from experiments.tables.definition.published import MARKS
 from experiments.tables.partial import SIGN
@@ -172,11 +172,6 @@ def _advantages(comparison: AnyComparison, report: Report, scheme: str) -> Itera
 
 def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
-
-
-def joined(parts: Sequence[str]) -> str:
-    """`a, b and c`, of at least one part."""
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def interval_text(bounds: tuple[float, float] | None, digits: int = 3) -> str | None:
