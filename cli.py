@@ -378,6 +378,9 @@ def table(
     hours: Annotated[
         float | None, typer.Option(min=0, help="With --until-resolved: start no seed after this many hours.")
     ] = None,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Find the learning rates that were not tuned, with seeds that no table has.")
+    ] = False,
     workers: Workers = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and their cost; train nothing.")] = False,
     render_only: Annotated[
@@ -402,6 +405,7 @@ def table(
       attn table shazeer2020/heads --seeds 4 --out docs/results
       attn table shazeer2020/heads --until-resolved --hours 2
       attn table shazeer2020/heads --plan 24             record the next 24 seeds before they are trained
+      attn table shazeer2020/dynamic --tune              find the learning rates that were not tuned
       attn table su2020/key_size data=text data.train=book.txt
       attn table shazeer2020/heads --render-only --format markdown
 
@@ -412,9 +416,9 @@ def table(
         from experiments.commands.table import TableOptions, show_table
 
         options = TableOptions(
-            budget=budget, seeds=seeds, plan=plan, until_resolved=until_resolved, hours=hours, workers=workers,
-            dry_run=dry_run, render_only=render_only, published=published, runs=runs, format=format, out=out,
-            wandb=wandb,
+            budget=budget, seeds=seeds, plan=plan, until_resolved=until_resolved, hours=hours, tune=tune,
+            workers=workers, dry_run=dry_run, render_only=render_only, published=published, runs=runs, format=format,
+            out=out, wandb=wandb,
         )  # fmt: skip
         raise typer.Exit(show_table(name, overrides or [], options))
 

@@ -39,6 +39,7 @@ class TableOptions:
     until_resolved: bool = False
     hours: float | None = None
     workers: str = "auto"
+    tune: bool = False
     dry_run: bool = False
     render_only: bool = False
     published: Path | None = None
@@ -82,6 +83,11 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
         print(make_plan(request, source, options.plan))
         return ExitCode.DONE
     try:
+        if options.tune:
+            from experiments.tables.tuning import as_yaml, tune
+
+            print(as_yaml(tune(request, progress, parse_workers(options.workers))), end="")
+            return ExitCode.DONE
         report = _make(request, source, published, options, progress)
     except Interrupted as interrupted:
         print(f"{interrupted}; the same command continues", file=sys.stderr)
@@ -102,6 +108,8 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
         raise Mistake(f"--hours {options.hours:g}: needs --until-resolved")
     if options.until_resolved and (options.seeds or options.render_only):
         raise Mistake("--until-resolved chooses the seeds itself, and trains", "leave out --seeds and --render-only")
+    if options.tune and (options.plan is not None or options.until_resolved or options.render_only or options.dry_run):
+        raise Mistake("--tune makes no table", "leave out --plan, --until-resolved, --render-only and --dry-run")
     request = Request(
         name, table, options.budget, seeds, overrides, options.runs, options.published, options.seeds is not None
     )

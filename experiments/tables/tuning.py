@@ -1,0 +1,142 @@
+"""The learning rates of a table's families, as `--tune` finds them.
+
+A family takes the rate with the best mean score of its first and its last row, which differ most in what the table
+varies, under every scheme of positions. Rates are a factor of sqrt(2) apart. More are tried until both neighbours of
+the best one are worse.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from rich.console import Console
+
+from experiments.cells.resources import Workers
+from experiments.failures.failure import Failure, Mistake
+from experiments.failures.wording import joined, plural
+from experiments.record.dotted import value_at
+from experiments.tables.definition.request import Request, RowUnderScheme
+from experiments.tables.definition.table import Direction, Tuning
+from experiments.tables.seeds import seeds_text
+from experiments.tables.sources.choose import source_of
+
+STEP = math.sqrt(2)
+SEEDS = range(100, 102)  # of the trials, unless the user names others; no table has them
+FARTHEST = 8  # steps from the rate that the table has now: a factor of 16
+
+
+@dataclass
+class _Trials:
+    """The rates of one family that were tried, by their number of steps from the one that the table has now."""
+
+    rate: float  # that the table has now
+    better: Direction  # of scores
+    rows: dict[str, RowUnderScheme]
+    scores: dict[int, float] = field(default_factory=dict)
+    extent: str = ""  # length and precision of the trials
+
+    def at(self, steps: int) -> float:
+        """The rate so many steps from the present one, to two digits."""
+        return float(f"{self.rate * STEP**steps:.2g}")
+
+    @property
+    def best(self) -> int:
+        """The number of steps to the best rate, and to the lowest one among equals."""
+        return (min if self.better == "lower" else max)(sorted(self.scores), key=lambda steps: self.scores[steps])
+
+    @property
+    def missing(self) -> list[int]:
+        """What to try next; empty if the best rate lies between two others."""
+        if not self.scores:
+            return [-1, 0, 1]
+        return [at for at in (self.best - 1, self.best + 1) if at not in self.scores and abs(at) <= FARTHEST]
+
+
+def tune(request: Request, console: Console, workers: Workers = "auto") -> dict[str, Tuning]:
+    """Find the rate of each family of a table whose rate was not tuned.
+
+    A cell that diverges has an infinitely bad score. Raises Mistake if there is no such family, and if the user gives
+    the rate; Failure for a cell that fails, and for a best rate at the end of the range; and Interrupted, after which
+    the same call continues.
+    """
+    if not request.names_seeds:
+        request = replace(request, seeds=SEEDS)
+    families = {family: _trials(request, family) for family in _untuned(request)}
+    while waiting := [(family, steps) for family, trials in families.items() for steps in trials.missing]:
+        for family, steps in waiting:
+            trials = families[family]
+            trials.scores[steps] = score = _score(request, trials, steps, console, workers)
+            line = f"{family}, learning rate {trials.at(steps):g}: {score:g} {request.budget.unit}".rstrip()
+            console.print(line, markup=False, highlight=False)
+    return {family: _tuning(request, family, trials) for family, trials in families.items()}
+
+
+def as_yaml(tunings: Mapping[str, Tuning]) -> str:
+    """The rates as `learning_rates` of a table's file has them."""
+    lines = []
+    for family, tuning in tunings.items():
+        tried = ", ".join(f"{rate:.1e}: {_yaml(score)}" for rate, score in (tuning.tried or {}).items())
+        lines.append(f'{family}: {{chosen: {tuning.chosen:.1e}, tried: {{{tried}}}, where: "{tuning.where}"}}\n')
+    return "".join(lines)
+
+
+def _untuned(request: Request) -> list[str]:
+    rates = request.budget.learning_rates
+    families = dict.fromkeys(of.definition.family or "" for of in request.configurations.values())
+    if not rates:
+        raise Mistake(f"--tune: the budget {request.budget_name} of {request.name} has no learning_rates")
+    if not request.tunings:
+        raise Mistake("--tune: finds the learning rate itself", "leave learning_rate=... out")
+    if not (untuned := [family for family in families if not rates[family].is_fair]):
+        tuned = f"{plural('rate', len(families))} of {joined(list(families))}"
+        raise Mistake(f"--tune: the learning {tuned} were tuned already", "tried: {} in the table's file forgets that")
+    return untuned
+
+
+def _trials(request: Request, family: str) -> _Trials:
+    """The first and the last row of the family under each scheme, of which nothing has been tried."""
+    rows: dict[str, RowUnderScheme] = {}
+    of_family = [of for of in request.configurations.values() if of.definition.family == family]
+    for scheme in dict.fromkeys(of.scheme for of in of_family):
+        under_it = [of for of in of_family if of.scheme == scheme]
+        rows |= {of.key: of for of in (under_it[0], under_it[-1])}
+    return _Trials(request.budget.learning_rates[family].chosen, request.budget.better, rows)
+
+
+def _score(request: Request, trials: _Trials, steps: int, console: Console, workers: Workers) -> float:
+    """The mean score of the family's rows and seeds at a rate, to four digits."""
+    trial = replace(request, overrides=[*request.overrides, f"learning_rate={trials.at(steps)!r}"])
+    source = source_of(trial, {key: of.definition for key, of in trials.rows.items()})
+    source.check()
+    source.make(source.cells, f"{request.group}-tuning", console, workers)
+    scores = []
+    for cell in source.cells:
+        outcome = source.outcome(cell)
+        if outcome.state not in ("done", "diverged"):
+            raise Failure(f"{cell.name}: {outcome.state}: {outcome.reason}")
+        if outcome.state == "done":
+            trials.extent = f"{outcome.result['steps']} steps in {outcome.result['precision']}"
+        worst = math.inf if trials.better == "lower" else -math.inf
+        scores.append(value_at(outcome.result, request.budget.score) if outcome.state == "done" else worst)
+    return float(f"{math.fsum(scores) / len(scores):.4g}")
+
+
+def _tuning(request: Request, family: str, trials: _Trials) -> Tuning:
+    tried = {trials.at(steps): score for steps, score in sorted(trials.scores.items())}
+    if abs(trials.best) == FARTHEST:
+        hint = "give the family another one in the table's file, and begin again from there"
+        raise Failure(f"{family}: of the rates from {min(tried):g} to {max(tried):g} the last one is best\n  {hint}")
+    labels = list(dict.fromkeys(of.row for of in trials.rows.values()))
+    schemes = [scheme for scheme in dict.fromkeys(of.scheme for of in trials.rows.values()) if scheme]
+    where = [f"{plural('row', len(labels))} {joined(labels)}", *([f"{joined(schemes)} positions"] if schemes else [])]
+    return Tuning(
+        chosen=trials.at(trials.best),
+        where=", ".join([*where, seeds_text(request.seeds), *filter(None, [trials.extent])]),
+        tried=tried,
+    )
+
+
+def _yaml(score: float) -> str:
+    return f"{score:g}" if math.isfinite(score) else f"{'-' * (score < 0)}.inf"
