@@ -64,7 +64,7 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
     request = request_of(name, overrides, options)
     published = published_of(request)
     source = source_of(request)
-    if options.dry_run or options.plan is not None:
+    if not (options.tune or options.render_only):
         from experiments.tables.conditions import untuned_families
 
         for line in untuned_families(request):
@@ -113,6 +113,11 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
     request = Request(
         name, table, options.budget, seeds, overrides, options.runs, options.published, options.seeds is not None
     )
+    if options.until_resolved and request.is_untuned:
+        raise Mistake(
+            f"--until-resolved: no claim about scores can be decided, because no learning rate of {name} was tuned",
+            f"attn table {name} --tune finds the rates",
+        )
     if (count := len(request.configurations) * len(seeds)) > LIMIT:
         raise Mistake(f"{count:,} cells: a table has at most {LIMIT:,}", "give fewer --seeds")
     return request

@@ -185,11 +185,11 @@ def test_the_list_is_composed_anew_only_when_a_yaml_has_changed(attn, tmp_path, 
         return rows_of(done.stdout, "table")[TABLE]["nano"]
 
     # a time that could not be found is looked for again
-    assert listed() == "20 cells, unknown time"
-    assert listed() == listed() == "20 cells, 20.0 h, 1.0 GB, 20.0M tokens"
+    assert listed() == "40 cells, unknown time"
+    assert listed() == listed() == "40 cells, 1.7 days, 1.0 GB, 40.0M tokens"
     assert len(composed) == 2
     yaml.write_text("one: 2\n")
-    assert listed() == "20 cells, 20.0 h, 1.0 GB, 20.0M tokens" and len(composed) == 3
+    assert listed() == "40 cells, 1.7 days, 1.0 GB, 40.0M tokens" and len(composed) == 3
 
 
 def test_the_list_times_one_small_model_and_counts_flops(tiny, tmp_path, clocked):
@@ -306,6 +306,9 @@ def test_seeds_by_their_number_or_by_the_first_and_the_last():
         ([TABLE, "variant=multi_head"], "the table itself sets variant"),
         ([TABLE, "--hours", "2"], "--hours 2: needs --until-resolved"),
         ([TABLE, "--until-resolved", "--seeds", "4"], "chooses the seeds itself"),
+        (["follow_ups/today", "--until-resolved"], "was tuned\n  attn table follow_ups/today --tune finds the rates"),
+        ([TABLE, "--tune", "--render-only"], "--tune makes no table\n  leave out --plan"),
+        (["shazeer2020/heads", "--tune"], "the learning rates of multi_head and talking_heads were tuned already"),
         ([TABLE, "seed=4"], "--seeds sets seed"),
         ([TABLE, "hiden_size=4"], "did you mean hidden_size?"),
         ([TABLE, "hidden_size=8"], "key_size"),

@@ -73,8 +73,8 @@ def test_a_verdict_of_a_table_stands_with_the_variants_that_it_has_rows_of(tmp_p
     says = "One alone is as good as none"
     (tmp_path / "shazeer2020_projections.md").touch()
     (tmp_path / "shazeer2020_projections_claims.csv").write_text(
-        "claim,says,paper,budget,verdict,paired_by,comparison,comparison_word,mean,low,high,pairs\n"
-        f"C9,{says},Shazeer,nano,holds,seed,loss: a < b,holds,-0.25,-0.5,-0.125,8\n"
+        "claim,says,paper,budget,verdict,paired_by,origin,comparison,comparison_word,mean,low,high,pairs\n"
+        f"C9,{says},Shazeer,nano,holds,seed,paper,loss: a < b,holds,-0.25,-0.5,-0.125,8\n"
     )
     found = verdicts(tmp_path)
     line = f"[C9](results/shazeer2020_projections.md) {says}: **holds** (nano, 8 seeds)"

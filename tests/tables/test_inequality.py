@@ -31,6 +31,8 @@ def test_sides_are_sums():
     assert (part.contrast({}), part.constant) == ({"a": 1}, -0.25)
     (part,) = parse("1 ~ a - b")
     assert (part.contrast({}), part.constant) == ({"a": -1, "b": 1}, 1)
+    (part,) = parse("a2 + 0.5 - 0.25 > b1 + 1")
+    assert (part.contrast({}), part.constant) == ({"a2": 1, "b1": -1}, -0.75)
     (part,) = parse("b - a = layers * (h_k * h + h * h_v)")
     assert part.contrast({}) == {"b": 1, "a": -1}
 
@@ -50,6 +52,7 @@ def test_arithmetic():
         "a > b >~ c",
         "a ~> b",
         "a > 2 b",
+        "a + 1e3 > b",
         "a < b",
         "a = open('x')",
         "a = b.c",

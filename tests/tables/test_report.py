@@ -40,7 +40,7 @@ LOSSES = {
 STEP_TIMES = StepTimes(
     {"h8": {0: 0.1, 1: 0.1}, "h16": {0: 0.125, 1: 0.125}, "h32": {0: 0.15, 1: 0.15}}, "a machine", 0.0
 )
-PROJECTIONS = load("shazeer2020/projections")
+WARMUP = load("xiong2020/warmup")
 pytestmark = pytest.mark.usefixtures("heads_table")
 
 
@@ -249,11 +249,11 @@ def test_a_cell_that_diverged_counts_as_what_the_budget_says():
 
 
 def test_a_learning_rate_that_is_given_stands_in_place_of_the_tuned_one():
-    table = PROJECTIONS
+    table = WARMUP
     source = Known({(row, 0): CellOutcome("missing") for row in table.rows_at("nano")})
     source.sizes = lambda row: {}
     for overrides, rates in (((), 2), (("learning_rate=0.1",), 0)):
-        request = Request("shazeer2020/projections", table, "nano", range(1), overrides)
+        request = Request("xiong2020/warmup", table, "nano", range(1), overrides)
         facts = dict(report(request, source, None).facts)
         assert sum(name.startswith("learning rate of") for name in facts) == rates
 
@@ -403,10 +403,10 @@ def test_latex_says_as_much_of_a_claim_as_the_other_formats():
 
 
 def test_parameters_are_compared_as_they_are_counted():
-    claim = {"says": "a", "of": "parameters", "parts": ["both - none = layers * 2 * h * h"]}
-    table = PROJECTIONS.model_validate(PROJECTIONS.model_dump() | {"claims": {"sizes": claim}})
+    claim = {"says": "a", "of": "parameters", "parts": ["pre_none12 - post_none12 = layers * 2 * h * h"]}
+    table = WARMUP.model_validate(WARMUP.model_dump() | {"claims": {"sizes": claim}})
     outcomes = {
-        (row, seed): done(4.0, parameters={"total": 388 if row == "both" else 100})
+        (row, seed): done(4.0, parameters={"total": 388 if row == "pre_none12" else 100})
         for row in table.rows_at("nano")
         for seed in range(2)
     }
@@ -415,7 +415,7 @@ def test_parameters_are_compared_as_they_are_counted():
         def sizes(self, row):
             return {"layers": 4, "h": 6}
 
-    request = Request("shazeer2020/projections", table, "nano", range(2))
+    request = Request("xiong2020/warmup", table, "nano", range(2))
     found = report(request, Sized(outcomes), None)
     assert found.verdicts[0].word == "holds"
 
@@ -462,23 +462,27 @@ def test_the_list_of_results_links_to_pages_that_are_there(tmp_path):
     assert "[How a claim is decided](../verdicts.md) explains the verdicts, and `docs/tables.md`" in index
 
 
-COMPARED = "paper,budget,claim,says,verdict,paired_by,comparison,comparison_word,mean,low,high,pairs\n"
+COMPARED = "paper,budget,claim,says,verdict,paired_by,origin,comparison,comparison_word,mean,low,high,pairs\n"
 
 
 def test_the_list_of_results_says_how_many_claims_hold_and_by_how_much(tmp_path):
     lines = (
-        "P,nano,one,it helps,holds,seed,loss: a < b,holds,-0.25,-0.375,-0.125,4",
-        "P,nano,two,both help,reversed,seed,loss: a < b,reversed,0.5,0.25,0.75,4",
-        "P,nano,two,both help,reversed,seed,loss: a < c,holds,-0.125,-0.2,-0.05,4",
-        "P,nano,time,it takes longer,holds,round,log step time: a > b,holds,0.693147,0.6,0.8,12",
-        "P,nano,time,it takes longer,holds,round,log step time: a > c,holds,1.098612,1.0,1.2,12",
-        "P,nano,none,nobody knows,not tested,seed,loss: a < d,not tested,,,,0",
+        "P,nano,one,it helps,holds,seed,paper,loss: a < b,holds,-0.25,-0.375,-0.125,4",
+        "P,nano,two,both help,reversed,seed,paper,loss: a < b,reversed,0.5,0.25,0.75,4",
+        "P,nano,two,both help,reversed,seed,paper,loss: a < c,holds,-0.125,-0.2,-0.05,4",
+        "P,nano,time,it takes longer,holds,round,paper,log step time: a > b,holds,0.693147,0.6,0.8,12",
+        "P,nano,time,it takes longer,holds,round,paper,log step time: a > c,holds,1.098612,1.0,1.2,12",
+        "P,nano,none,nobody knows,not tested,seed,paper,loss: a < d,not tested,,,,0",
+        "P,nano,ours,we wonder,holds,seed,this project,loss: a < e,holds,-0.5,-0.6,-0.4,4",
+        "P,nano,proved,it must be,holds,seed,check,loss: a < f,holds,-0.5,-0.6,-0.4,4",
     )
     (tmp_path / "p_t.md").touch(), (tmp_path / "p_t.svg").touch()
     (tmp_path / "p_t_claims.csv").write_text(COMPARED + "\n".join(lines))
     index = write_index(tmp_path).read_text()
-    assert "Of 4 claims, 2 hold, 1 is reversed and 1 is not tested." in index
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in index.splitlines() if "P |" in line]
+    assert "Of 5 claims, 3 hold, 1 is reversed and 1 is not tested. Of 1 check of the code, 1 holds." in index
+    claims, _, checks = index.partition("## Checks of the code")
+    assert "| this project | **holds**" in claims and "it must be" not in claims and "| proved |" in checks
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in claims.splitlines() if "P |" in line]
     assert [row[4] for row in rows] == [
         "loss -0.25 [-0.375, -0.125]",
         "loss +0.5 [+0.25, +0.75]",

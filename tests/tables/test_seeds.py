@@ -233,6 +233,29 @@ def test_a_plan_of_another_definition_or_code_is_none(tmp_path, monkeypatch):
     assert line_of(plan, asked, source).endswith("; void, because the code changed since")
 
 
+def test_words_leave_a_plan_as_it_is_and_what_decides_does_not(tmp_path):
+    source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
+    make_plan(request(tmp_path), source, 4)
+    table = load(NAME)
+    budget = table.budget("nano")
+
+    def line(**changes):
+        changed = Request(NAME, table.model_copy(update=changes), "nano", range(4), (), tmp_path, names_seeds=True)
+        (plan,) = plans(changed)
+        return line_of(plan, changed, source)
+
+    def claims(**changes):
+        return {key: claim.model_copy(update=changes) for key, claim in table.claims.items()}
+
+    def budgets(**changes):
+        return table.budgets | {"nano": budget.model_copy(update=changes)}
+
+    assert "void" not in line(title="another", claims=claims(says="in other words", origin="secondary sources"))
+    assert "void" not in line(budgets=budgets(note="new") | {"small": budget})
+    for decides in ({"baseline": "h32"}, {"claims": claims(of_failure=True)}, {"budgets": budgets(diverged=None)}):
+        assert line(**decides).endswith("; void, because the table or its overrides changed since"), decides
+
+
 def test_a_plan_that_was_edited_by_hand_is_refused_by_name(tmp_path):
     source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
     path = make_plan(request(tmp_path), source, 4)

@@ -6,7 +6,7 @@
     left = expression    exactly, for numbers that are not measured: `th6 - mh6 = layers * h_k * h`
     a > b > c by h       one trend: a line through the scores over log2 of the size h is better at a than at c
 
-A side is a sum of rows, or a number: `th24 - mh24 > th6 - mh6` compares two gaps. In a chain of one sign, every pair of
+A side is a sum of rows and numbers: `th24 - mh24 > th6 - mh6` compares two gaps. In a chain of one sign, every pair of
 neighbours is a part. If a budget lacks some of the rows, the remaining sides become neighbours. The steps of a trend
 are shown beside it but decide nothing, because neighbours in published tables often differ by less than their noise.
 """
@@ -28,7 +28,8 @@ from experiments.statistics.comparison import Relation
 IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
 TREND = re.compile(rf"(.*\S)\s+by\s+({IDENTIFIER})\s*")
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
-SIDE = re.compile(rf"\s*(?:{NUMBER.pattern}|-?\s*{IDENTIFIER}(?:\s*[+-]\s*{IDENTIFIER})*)\s*")
+TERM = rf"(?:{IDENTIFIER}|{NUMBER.pattern})"
+SIDE = re.compile(rf"\s*-?\s*{TERM}(?:\s*[+-]\s*{TERM})*\s*")
 ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -58,8 +59,8 @@ class Inequality:
 
     @property
     def constant(self) -> float:
-        """The number on the left less that on the right, where a side is one."""
-        return _number(self.left) - (_number(self.right) if self.relation != "=" else 0.0)
+        """The numbers on the left less those on the right."""
+        return _constant(self.left) - (_constant(self.right) if self.relation != "=" else 0.0)
 
     @property
     def rows(self) -> list[str]:
@@ -147,10 +148,11 @@ def parse(sentence: str, present: Mapping[str, object] | None = None) -> list[St
 
 
 def side(text: str) -> Side:
-    """`a + b - c` as {a: 1, b: 1, c: -1}."""
+    """The rows of a sum: `a + b - c + 0.5` as {a: 1, b: 1, c: -1}."""
     factors: Side = {}
-    for sign, row in re.findall(rf"([+-]?)\s*({IDENTIFIER})", text):
-        factors[row] = factors.get(row, 0) + (-1 if sign == "-" else 1)
+    for factor, term in _terms(text):
+        if not NUMBER.fullmatch(term):
+            factors[term] = factors.get(term, 0) + factor
     return factors
 
 
@@ -158,8 +160,13 @@ def _sum(text: str) -> str:
     return f"({text})" if " " in text else text
 
 
-def _number(text: str) -> float:
-    return float(text) if NUMBER.fullmatch(text) else 0.0
+def _constant(text: str) -> float:
+    """The numbers of a sum, added: 0.5 of `a + b - c + 0.5`."""
+    return math.fsum(factor * float(term) for factor, term in _terms(text) if NUMBER.fullmatch(term))
+
+
+def _terms(text: str) -> list[tuple[int, str]]:
+    return [(-1 if sign == "-" else 1, term) for sign, term in re.findall(rf"([+-]?)\s*({TERM})", text)]
 
 
 def arithmetic(expression: str, sizes: Mapping[str, object]) -> float:

@@ -84,6 +84,11 @@ class Request:
         return {key: rates[family] for key, family in families.items() if family in rates}
 
     @property
+    def is_untuned(self) -> bool:
+        """Whether no learning rate was tuned, so that whichever row is worse, it cannot decide a claim about scores."""
+        return bool(self.tunings) and not any(tuning.is_fair for tuning in self.tunings.values())
+
+    @property
     def printed(self) -> Printed | None:
         """The published metric that the score is compared with."""
         return self.table.printed_at(self.budget_name)

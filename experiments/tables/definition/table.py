@@ -20,6 +20,8 @@ BudgetName = Literal["nano", "small", "medium", "paper"]
 BUDGETS: tuple[str, ...] = get_args(BudgetName)
 Direction = Literal["higher", "lower"]
 IN_NATS = ("validation_loss", "distance")  # scores
+# who claims it; a check is true by proof or by construction, so it tests the code and is no evidence
+Origin = Literal["paper", "secondary sources", "this project", "check"]
 Identifier = Annotated[str, Field(pattern=f"^{IDENTIFIER}$")]
 
 
@@ -61,8 +63,9 @@ class Claim(Group):
     of: Literal["score", "step_time", "parameters"] = "score"
     budgets: list[BudgetName] | None = None  # the budgets that it is about; null: all
     parts: Annotated[list[Text], Field(min_length=1)]
-    of_failure: bool = False  # about cells that fail to train: cells at the plateau also decide
-    published: Text | None = None  # the paper's evidence for it
+    of_failure: bool = False  # cells that fail to train decide what is better; not what is as good
+    origin: Origin = "paper"
+    published: Text | None = None  # the evidence for it
 
     @model_validator(mode="after")
     def _numbers_are_scores(self) -> Claim:

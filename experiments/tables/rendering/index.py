@@ -7,7 +7,7 @@ from __future__ import annotations
 import csv
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -17,11 +17,13 @@ from experiments.failures.failure import Mistake
 from experiments.failures.wording import joined, plural
 from experiments.record.durable import write
 from experiments.tables.definition.folder import names
-from experiments.tables.definition.request import load
+from experiments.tables.definition.request import Request, load
+from experiments.tables.definition.table import BUDGETS
 from experiments.tables.rendering.sentences import WORDS, clause
 
 INDEX = "README.md"
 CLAIMS = "_claims.csv"
+CHECK = "check"  # the origin of a claim that tests the code
 
 
 def write_index(folder: Path) -> Path:
@@ -34,21 +36,21 @@ def write_index(folder: Path) -> Path:
         "A size is a difference between rows: the mean with its 95% interval, or the smallest and the largest mean of "
         "the comparisons that decide a claim. For the time of a step it is a ratio."
     )
-    lines = ["# Results", "", _counts([claim["verdict"] for of_table in claims.values() for claim in of_table])]
-    lines += ["", how, ""]
-    lines += [as_markdown([row for stem, of_table in claims.items() for row in _rows(folder, stem, of_table)])]
+    blocks = ["# Results", _counts(claims), how, as_markdown([*_rows(folder, claims, are_checks=False)])]
+    if checks := [*_rows(folder, claims, are_checks=True)]:
+        blocks += ["## Checks of the code", "They are true by proof or by construction.", as_markdown(checks)]
     with_results = {stem.partition("-")[0] for stem in claims}
     if missing := [name for name in names() if name.replace("/", "_") not in with_results]:
-        lines += ["", "These tables have not been run yet. Each command makes the table whose claim follows it:", ""]
-        lines += [f"* `attn table {name} --until-resolved`: {load(name).shows}" for name in missing]
+        blocks += ["## Tables that have not been run", "Each command makes the table whose claim follows it."]
+        blocks += ["\n".join(f"* {_command(name)}: {load(name).shows}" for name in missing)]
     path = folder / INDEX
-    write(path, "\n".join(lines) + "\n")
+    write(path, "\n\n".join(blocks) + "\n")
     return path
 
 
 def claims_of(folder: Path) -> dict[str, list[dict[str, str]]]:
     """The claims of each table of the folder, by the name of its files: `claim`, `says`, `paper`, `budget`, `verdict`,
-    `pairs` and `size`.
+    `pairs`, `size` and `origin`.
 
     Raises Mistake for a file without claims.
     """
@@ -56,11 +58,26 @@ def claims_of(folder: Path) -> dict[str, list[dict[str, str]]]:
     return {stem: _claims(folder / f"{stem}{CLAIMS}") for stem in rendered}
 
 
-def _counts(verdicts: list[str]) -> str:
-    """A sentence that says how many claims have which verdict."""
-    counts = Counter(verdicts)
-    clauses = [clause(word, str(counts[word]), counts[word]) for word in WORDS if word in counts]
-    return f"Of {len(verdicts)} {plural('claim', len(verdicts))}, {joined(clauses or ['none has a verdict'])}."
+def _counts(claims: Mapping[str, list[dict[str, str]]]) -> str:
+    """A sentence that says how many claims have which verdict, and one on the checks of the code."""
+    every = [claim for of_table in claims.values() for claim in of_table]
+    counts = Counter(claim["verdict"] for claim in every if claim["origin"] != CHECK)
+    checks = Counter(claim["verdict"] for claim in every if claim["origin"] == CHECK)
+    count = counts.total()
+    sentence = f"Of {count} {plural('claim', count)}, {joined(_clauses(counts) or ['none has a verdict'])}."
+    if not checks:
+        return sentence
+    return f"{sentence} Of {checks.total()} {plural('check', checks.total())} of the code, {joined(_clauses(checks))}."
+
+
+def _clauses(counts: Counter[str]) -> list[str]:
+    return [clause(word, str(counts[word]), counts[word]) for word in WORDS if word in counts]
+
+
+def _command(name: str) -> str:
+    """The commands that make a table."""
+    first = f"`attn table {name} --tune`, then " if Request(name, load(name), BUDGETS[0], range(1)).is_untuned else ""
+    return f"{first}`attn table {name} --until-resolved`"
 
 
 def _page(folder: Path, name: str, title: str) -> str:
@@ -84,7 +101,7 @@ def _claims(path: Path) -> list[dict[str, str]]:
 def _claim(comparisons: list[dict[str, str]]) -> dict[str, str]:
     pairs = [int(comparison["pairs"]) for comparison in comparisons]
     fewest, most = min(pairs), max(pairs)
-    shared = {key: comparisons[0][key] for key in ("claim", "says", "paper", "budget", "verdict")}
+    shared = {key: comparisons[0][key] for key in ("claim", "says", "paper", "budget", "verdict", "origin")}
     count = str(most) if fewest == most else f"{fewest} to {most}"
     return shared | {"pairs": f"{count} {plural(comparisons[0]['paired_by'], most)}", "size": _size(comparisons)}
 
@@ -110,17 +127,20 @@ def _ratio(logarithm: float) -> str:
     return f"x{math.exp(logarithm):.2f}"
 
 
-def _rows(folder: Path, stem: str, claims: list[dict[str, str]]) -> Iterator[Row]:
-    keys = ("claim", "paper", "budget", "pairs", "size", "verdict")
-    for claim in claims or [dict.fromkeys(keys, "") | {"says": stem}]:
+def _rows(folder: Path, claims: Mapping[str, list[dict[str, str]]], *, are_checks: bool) -> Iterator[Row]:
+    """A row for each claim that is a check of the code, or for each of the others, and for a table without claims."""
+    keys = ("claim", "paper", "budget", "pairs", "size", "verdict", "origin")
+    for stem, of_table in claims.items():
         figure = folder / f"{stem}.svg"
-        yield {
-            "claim": claim["claim"],
-            "what is claimed": f"[{claim['says']}]({stem}.md)",
-            "paper": claim["paper"],
-            "verdict": f"**{claim['verdict']}**" if claim["verdict"] else "no claim",
-            "size": claim["size"],
-            "pairs": claim["pairs"],
-            "budget": claim["budget"],
-            "figure": f"[figure]({figure.name})" if figure.exists() else "",
-        }
+        for claim in of_table or [dict.fromkeys(keys, "") | {"says": stem}]:
+            if (claim["origin"] == CHECK) == are_checks:
+                yield {
+                    "claim": claim["claim"],
+                    "what is claimed": f"[{claim['says']}]({stem}.md)",
+                    "claimed by": claim["paper"] if claim["origin"] in ("paper", CHECK) else claim["origin"],
+                    "verdict": f"**{claim['verdict']}**" if claim["verdict"] else "no claim",
+                    "size": claim["size"],
+                    "pairs": claim["pairs"],
+                    "budget": claim["budget"],
+                    "figure": f"[figure]({figure.name})" if figure.exists() else "",
+                }

@@ -74,6 +74,7 @@ def claim_rows(report: Report) -> list[Row]:
             of_claim = of_table | {
                 "claim": verdict.key, "says": verdict.claim.says, "verdict": verdict.word, "positions": scheme,
                 "word": finding.word, "level": finding.level, "why": finding.why, "paired_by": paired_by(verdict),
+                "origin": verdict.claim.origin,
             }  # fmt: skip
             for comparison in finding.comparisons:
                 low, high = comparison.interval or (None, None)

@@ -20,6 +20,11 @@ WORDS = {
     "not resolved": "{} {are} not resolved",
     "not tested": "{} {are} not tested",
 }
+ORIGINS = {
+    "secondary sources": "claimed by secondary sources",
+    "this project": "not claimed by the paper: a question of this project",
+    "check": "a check of the code: it is true by proof or by construction",
+}
 SINGULAR = {"hold": "holds", "are": "is", "make": "makes", "depend": "depends"}
 PLURAL = {verb: verb for verb in SINGULAR}
 
@@ -76,6 +81,8 @@ def details(verdict: Verdict, report: Report) -> list[str]:
             lines += [f"{indent}  step, which decides nothing: {_numbers(step, unit)}" for step in comparison.steps]
     if verdict.left_out:
         lines.append(f"without the rows {', '.join(verdict.left_out)}, which this budget does not have")
+    if said := ORIGINS.get(verdict.claim.origin):
+        lines.append(said)
     if verdict.claim.published:
         lines.append(f"published: {verdict.claim.published}")
     return lines
