@@ -379,7 +379,7 @@ def table(
         float | None, typer.Option(min=0, help="With --until-resolved: start no seed after this many hours.")
     ] = None,
     tune: Annotated[
-        bool, typer.Option("--tune", help="Find the learning rates that were not tuned, with seeds that no table has.")
+        bool, typer.Option("--tune", help="Tune the learning rates that have not been tuned, and print them.")
     ] = False,
     workers: Workers = "auto",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and their cost; train nothing.")] = False,
@@ -405,7 +405,7 @@ def table(
       attn table shazeer2020/heads --seeds 4 --out docs/results
       attn table shazeer2020/heads --until-resolved --hours 2
       attn table shazeer2020/heads --plan 24             record the next 24 seeds before they are trained
-      attn table shazeer2020/dynamic --tune              find the learning rates that were not tuned
+      attn table shazeer2020/dynamic --tune              tune the learning rates that have not been tuned
       attn table su2020/key_size data=text data.train=book.txt
       attn table shazeer2020/heads --render-only --format markdown
 

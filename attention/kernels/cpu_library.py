@@ -105,16 +105,25 @@ def _announced(compiler: str) -> Iterator[None]:
 
 
 def _build_at(path: Path, compiler: list[str]) -> None:
-    # renamed when it is complete, because another process may load it at the same time; an error of the cleanup would
-    # hide the interruption that it belongs to, and the next build removes what is left
-    folder = tempfile.TemporaryDirectory(prefix=BUILD_PREFIX, dir=path.parent, ignore_cleanup_errors=True)
-    with _unhandled_signals_raised(), folder as temporary:
+    # renamed when it is complete, because another process may load it at the same time
+    with _unhandled_signals_raised(), _scratch_folder(path.parent) as temporary:
         built = Path(temporary) / path.name
         _compile(*compiler, *FLAGS, "-o", str(built), str(SOURCES / "attend.cpp"), scratch=temporary)
         content = built.read_bytes()
         built.write_bytes(content + hashlib.sha256(content).digest())
         built.chmod(0o500)
         built.replace(path)
+
+
+@contextmanager
+def _scratch_folder(folder: Path) -> Iterator[str]:
+    """A folder for a build, removed when the block ends. What cannot be removed is left to the next build."""
+    temporary = tempfile.mkdtemp(prefix=BUILD_PREFIX, dir=folder)
+    try:
+        yield temporary
+    finally:
+        with _signals_held():
+            shutil.rmtree(temporary, ignore_errors=True)
 
 
 @contextmanager
@@ -172,10 +181,12 @@ def _unhandled_signals_raised() -> Iterator[None]:
         received.append(number)
         raise _Unhandled
 
-    with suppress(_Unhandled), _handlers(end, lambda handler: handler == signal.SIG_DFL):
-        yield
-    for number in received:
-        signal.raise_signal(number)
+    try:
+        with suppress(_Unhandled), _handlers(end, lambda handler: handler == signal.SIG_DFL):
+            yield
+    finally:
+        for number in dict.fromkeys(received):
+            signal.raise_signal(number)
 
 
 @contextmanager
@@ -198,9 +209,9 @@ def _handlers(handler: Callable[[int, FrameType | None], object], replaces: Call
     """
     numbers = INTERRUPTING if threading.current_thread() is threading.main_thread() else ()
     before = {number: now for number in numbers if replaces(now := signal.getsignal(number))}
-    for number in before:
-        signal.signal(number, handler)
     try:
+        for number in before:
+            signal.signal(number, handler)
         yield
     finally:
         for number, previous in before.items():
@@ -242,12 +253,13 @@ def _communicate(process: subprocess.Popen[bytes], held: ExitStack, name: str) -
         held.close()
         return process.communicate(timeout=WAIT_SECONDS)
     except BaseException as error:
-        # the compiler consists of several processes, and none of them may stay behind
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        # the output ends with the last of them, which may be about to make a file
-        with suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=KILLED_SECONDS)
+        with _signals_held():
+            # the compiler consists of several processes, and none of them may stay behind
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            # the output ends with the last of them, which may be about to make a file
+            with suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=KILLED_SECONDS)
         if isinstance(error, subprocess.TimeoutExpired):
             raise RuntimeError(f"{name} has not ended after {WAIT_SECONDS} seconds") from error
         raise

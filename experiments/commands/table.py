@@ -108,14 +108,15 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
         raise Mistake(f"--hours {options.hours:g}: needs --until-resolved")
     if options.until_resolved and (options.seeds or options.render_only):
         raise Mistake("--until-resolved chooses the seeds itself, and trains", "leave out --seeds and --render-only")
-    if options.tune and (options.plan is not None or options.until_resolved or options.render_only or options.dry_run):
-        raise Mistake("--tune makes no table", "leave out --plan, --until-resolved, --render-only and --dry-run")
+    tuning = TableOptions(options.budget, options.seeds, workers=options.workers, tune=True, runs=options.runs)
+    if options.tune and options != tuning:
+        raise Mistake("--tune makes no table", "only --budget, --seeds, --workers and --runs go with it")
     request = Request(
         name, table, options.budget, seeds, overrides, options.runs, options.published, options.seeds is not None
     )
     if options.until_resolved and request.is_untuned:
         raise Mistake(
-            f"--until-resolved: no claim about scores can be decided, because no learning rate of {name} was tuned",
+            f"--until-resolved: no row of {name} could lose to another, because no learning rate was tuned",
             f"attn table {name} --tune finds the rates",
         )
     if (count := len(request.configurations) * len(seeds)) > LIMIT:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
 
@@ -16,7 +16,7 @@ from typing_extensions import Self
 
 from experiments.processes.child import process_arguments, why_ended
 
-END_SECONDS = 10  # until a process that does not end is killed
+END_SECONDS = 20  # until a process that does not end is killed
 
 
 class AnswererEnded(RuntimeError):
@@ -45,14 +45,15 @@ class Answerer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # a build of the kernel that is under way removes its files, and its compiler ends with it
-        self.process.terminate()
         try:
-            self.process.communicate(timeout=END_SECONDS)
-        except subprocess.TimeoutExpired:
+            # a build of the kernel that is under way removes its files, and its compiler ends with it
+            self.process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.communicate(timeout=END_SECONDS)
+        finally:
             self.process.kill()
-            self.process.communicate()
-        self._output.close()
+            self.process.wait()
+            self._output.close()
 
     def ask(self, question: object) -> dict[str, Any]:
         """Send a question and wait for its answer."""

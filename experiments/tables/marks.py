@@ -34,17 +34,20 @@ def mark(outcomes: Iterable[CellOutcome], budget: Budget) -> Mark:
 def untuned_marks(compared: Compared, factors: Mapping[str, float], untuned: Iterable[str]) -> list[str]:
     """Reasons why rows with a learning rate that was not tuned may not decide a comparison.
 
-    A tuned rate could only improve such a row. The row may therefore decide by being better, but not by being worse or
-    equally good.
+    A tuned rate could only improve such a row, so the row may decide by being better, but not by being worse or equally
+    good.
 
     factors: those of the rows in the difference. untuned: the rows whose rate was not tuned.
     """
-    mean = compared.mean
-    if mean is None:
+    outcome = compared.word()
+    if outcome == "not resolved":
         return []
-    is_small = abs(mean) <= compared.margin
-    # a better row moves the advantage, sense * mean, by its factor
-    could_undo = [
-        row for row in untuned if (factor := factors.get(row)) and (is_small or factor * compared.sense * mean < 0)
-    ]
+    # the direction in which the advantage of the left side may still move without another outcome; 0: none
+    direction = 1.0 if outcome == "holds" else -1.0
+    if outcome == "no difference" or (compared.relation, outcome) == ("~", "holds"):
+        direction = 0.0
+    elif compared.relation == "~":
+        direction = compared.sense * (compared.mean or 0.0)
+    # a better row moves the advantage by its factor
+    could_undo = [row for row in untuned if (factor := factors.get(row)) and factor * direction <= 0]
     return [f"{row} may do better, because its learning rate was not tuned" for row in could_undo]

@@ -36,13 +36,6 @@ PARTS = {
 }
 
 
-# of a table: words for its reader, and how the rates of its families were found, which are settings of the cells
-DESCRIPTIVE = {
-    "title", "shows", "paper", "published", "label", "says", "origin", "task", "note", "columns", "reason",
-    "learning_rates", "family",
-}  # fmt: skip
-
-
 @dataclass(frozen=True)
 class SeedPlan:
     """The content of a plan's file."""
@@ -54,7 +47,7 @@ class SeedPlan:
     rows: list[str]  # configurations
     comparisons: list[str]
     margin: float
-    definition: str  # digest of the table at this budget, and of further overrides
+    definition: str  # digest of how the table scores its cells and decides its claims, and of further overrides
     cells: str  # digest of the names of all cells, which follow from their configurations
     code: str  # digest of the code that computes the rows
 
@@ -124,8 +117,6 @@ def _plan(request: Request, source: Source, seeds: Sequence[int]) -> SeedPlan:
     rows = request.configurations
     claims = request.claims.values()
     settings = (source.timed(row) for row in rows)
-    table = request.table.model_dump(mode="json", exclude={"budgets"})
-    budget = request.budget.model_dump(mode="json")
     return SeedPlan(
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         table=request.name,
@@ -134,17 +125,22 @@ def _plan(request: Request, source: Source, seeds: Sequence[int]) -> SeedPlan:
         rows=list(rows),
         comparisons=[str(part) for claim in claims for part in claim.parsed()],
         margin=request.budget.margin.value,
-        definition=digest([_deciding(table), _deciding(budget), list(request.overrides)]),
+        definition=digest(_deciding(request)),
         cells=digest([cell.name for cell in source.cells]),
         code=digest([code_digests(each.model_dump(), None) for each in settings if each]),
     )
 
 
-def _deciding(tree: object) -> object:
-    """What can change a number or a verdict, of a table's definition or a part of it."""
-    if isinstance(tree, dict):
-        return {key: _deciding(value) for key, value in tree.items() if key not in DESCRIPTIVE}
-    return [_deciding(each) for each in tree] if isinstance(tree, list) else tree
+def _deciding(request: Request) -> list[object]:
+    """What decides, of a table's definition: how cells are scored, and how claims about them are decided.
+
+    Rows, comparisons, margin and the settings of the cells are other parts of the plan; texts decide nothing.
+    """
+    table, budget = request.table, request.budget
+    scored = [table.source, table.baseline, budget.score, budget.better, budget.diverged]
+    claims = [[claim.of, claim.of_failure] for claim in request.claims.values()]
+    tuned = {key: tuning.is_fair for key, tuning in request.tunings.items()}
+    return [scored, claims, tuned, list(request.overrides)]
 
 
 def _read(path: Path) -> SeedPlan:

@@ -83,15 +83,16 @@ def as_yaml(tunings: Mapping[str, Tuning]) -> str:
 
 
 def _untuned(request: Request) -> list[str]:
-    rates = request.budget.learning_rates
-    families = dict.fromkeys(of.definition.family or "" for of in request.configurations.values())
-    if not rates:
+    if not request.budget.learning_rates:
         raise Mistake(f"--tune: the budget {request.budget_name} of {request.name} has no learning_rates")
     if not request.tunings:
         raise Mistake("--tune: finds the learning rate itself", "leave learning_rate=... out")
-    if not (untuned := [family for family in families if not rates[family].is_fair]):
-        tuned = f"{plural('rate', len(families))} of {joined(list(families))}"
-        raise Mistake(f"--tune: the learning {tuned} were tuned already", "tried: {} in the table's file forgets that")
+    is_fair = {request.configurations[key].definition.family or "": of.is_fair for key, of in request.tunings.items()}
+    if not (untuned := [family for family, fair in is_fair.items() if not fair]):
+        raise Mistake(
+            f"--tune: no rate is left to tune; the families are {joined(list(is_fair))}",
+            "a family with tried: {} is tuned again",
+        )
     return untuned
 
 
@@ -126,8 +127,10 @@ def _score(request: Request, trials: _Trials, steps: int, console: Console, work
 def _tuning(request: Request, family: str, trials: _Trials) -> Tuning:
     tried = {trials.at(steps): score for steps, score in sorted(trials.scores.items())}
     if abs(trials.best) == FARTHEST:
-        hint = "give the family another one in the table's file, and begin again from there"
-        raise Failure(f"{family}: of the rates from {min(tried):g} to {max(tried):g} the last one is best\n  {hint}")
+        raise Failure(
+            f"{family}: no rate from {min(tried):g} to {max(tried):g} is better than both of its neighbours\n"
+            "  set another rate for the family where the table has its learning_rates, and run the command again"
+        )
     labels = list(dict.fromkeys(of.row for of in trials.rows.values()))
     schemes = [scheme for scheme in dict.fromkeys(of.scheme for of in trials.rows.values()) if scheme]
     where = [f"{plural('row', len(labels))} {joined(labels)}", *([f"{joined(schemes)} positions"] if schemes else [])]

@@ -164,9 +164,9 @@ def _score(part: Statement, claim: Claim, budget: Budget, measures: Measures, ev
         f"{budget.score_name}: {written}", part.relation, differences, sense, budget.margin.value,
         part.rows, evidence, steps=[_score(step, claim, budget, measures, evidence) for step in part.steps],
     )  # fmt: skip
-    if claim.of_failure and part.relation == ">":
-        return made
-    learned_too_little = marks(made, measures.stuck, measures.late_gain)
+    # a cell that fails to train is what a claim of failure is about
+    exempt = claim.of_failure and part.relation == ">"
+    learned_too_little = [] if exempt else marks(made, measures.stuck, measures.late_gain)
     return replace(
         made, marks=learned_too_little + untuned_marks(made, part.contrast(measures.sizes), measures.untuned)
     )

@@ -253,7 +253,9 @@ def elsewhere(monkeypatch, tmp_path):
 
 
 def test_it_is_built_once_and_leaves_nothing_else_behind(elsewhere):
+    handlers = [signal.getsignal(number) for number in cpu_library.INTERRUPTING]
     built = cpu_library._build()
+    assert [signal.getsignal(number) for number in cpu_library.INTERRUPTING] == handlers
     made = built.stat().st_mtime_ns
     assert cpu_library._build() == built and built.stat().st_mtime_ns == made
     assert sorted(elsewhere.rglob("*")) == [built.parent, built, built.parent / "lock"]
@@ -359,15 +361,16 @@ def test_an_interrupted_build_leaves_no_process_and_no_file(elsewhere, monkeypat
     _check_nothing_is_left(elsewhere, tmp_path)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("signals", [["TERM"], ["HUP"], ["INT", "TERM"], ["TERM", "TERM"]])
 def test_a_signal_without_a_handler_takes_effect_after_the_files_of_the_build_are_gone(
-    elsewhere, monkeypatch, tmp_path, number
+    elsewhere, monkeypatch, tmp_path, signals
 ):
-    monkeypatch.setenv("CXX", _interrupting_compiler(tmp_path, f"kill -{number} $PPID"))
+    interrupts = "; ".join(f"kill -{name} $PPID" for name in signals)
+    monkeypatch.setenv("CXX", _interrupting_compiler(tmp_path, interrupts))
     builder = multiprocessing.get_context("spawn").Process(target=_built, args=((cpu_library.SOURCES, elsewhere),))
     builder.start()
     builder.join(60)
-    assert builder.exitcode == -number
+    assert builder.exitcode == -signal.Signals[f"SIG{signals[-1]}"]
     _check_nothing_is_left(elsewhere, tmp_path)
 
 

@@ -119,9 +119,14 @@ def test_a_file_that_is_missing_is_named_before_anything_is_measured(attn, tmp_p
     assert not list(tmp_path.glob("runs/*"))
 
 
-def test_a_plan_says_first_which_rates_were_not_tuned(attn, short, tmp_path, heads_table):
+def test_rates_that_were_not_tuned_are_named_by_a_plan_and_refused_where_seeds_are_added(
+    attn, short, tmp_path, heads_table
+):
     table = folder.TABLES / f"{heads_table}.yaml"
     table.write_text(re.sub("tried: {.*?}", "tried: {}", table.read_text()))
+    refused = attn("table", NAME, "--until-resolved", *short)
+    assert refused.returncode == 2 and not list(tmp_path.glob("runs/*"))
+    assert f"no learning rate was tuned\n  attn table {NAME} --tune finds the rates" in refused.stderr
     done = attn("table", NAME, "--plan", "4", *short)
     assert done.returncode == 0 and Path(done.stdout.strip()).is_file()
     assert "The learning rate of multi_head was not tuned, so its rows can decide" in done.stderr
@@ -306,9 +311,9 @@ def test_seeds_by_their_number_or_by_the_first_and_the_last():
         ([TABLE, "variant=multi_head"], "the table itself sets variant"),
         ([TABLE, "--hours", "2"], "--hours 2: needs --until-resolved"),
         ([TABLE, "--until-resolved", "--seeds", "4"], "chooses the seeds itself"),
-        (["follow_ups/today", "--until-resolved"], "was tuned\n  attn table follow_ups/today --tune finds the rates"),
-        ([TABLE, "--tune", "--render-only"], "--tune makes no table\n  leave out --plan"),
-        (["shazeer2020/heads", "--tune"], "the learning rates of multi_head and talking_heads were tuned already"),
+        ([TABLE, "--tune", "--render-only"], "--tune makes no table\n  only --budget"),
+        ([TABLE, "--tune", "--format", "csv"], "--tune makes no table\n  only --budget"),
+        (["bhojanapalli2020/theorem1", "--tune"], "has no learning_rates"),
         ([TABLE, "seed=4"], "--seeds sets seed"),
         ([TABLE, "hiden_size=4"], "did you mean hidden_size?"),
         ([TABLE, "hidden_size=8"], "key_size"),

@@ -53,6 +53,8 @@ def test_arithmetic():
         "a ~> b",
         "a > 2 b",
         "a + 1e3 > b",
+        "a + 0.5 > b > c by h",
+        "0.5 > a by h",
         "a < b",
         "a = open('x')",
         "a = b.c",

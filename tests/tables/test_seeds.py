@@ -251,8 +251,14 @@ def test_words_leave_a_plan_as_it_is_and_what_decides_does_not(tmp_path):
         return table.budgets | {"nano": budget.model_copy(update=changes)}
 
     assert "void" not in line(title="another", claims=claims(says="in other words", origin="secondary sources"))
-    assert "void" not in line(budgets=budgets(note="new") | {"small": budget})
-    for decides in ({"baseline": "h32"}, {"claims": claims(of_failure=True)}, {"budgets": budgets(diverged=None)}):
+    assert "void" not in line(budgets=budgets(note="new", seeds=9) | {"small": budget})
+    untuned = {family: rate.model_copy(update={"tried": {}}) for family, rate in budget.learning_rates.items()}
+    for decides in (
+        {"baseline": "h32"},
+        {"claims": claims(of_failure=True)},
+        {"budgets": budgets(diverged=None)},
+        {"budgets": budgets(learning_rates=untuned)},
+    ):
         assert line(**decides).endswith("; void, because the table or its overrides changed since"), decides
 
 

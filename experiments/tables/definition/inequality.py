@@ -190,6 +190,8 @@ def _trend(chain: str, size: str, sentence: str, present: Mapping[str, object] |
     sides, relation = _chain(chain, sentence)
     if relation != ">":
         raise ValueError(f"{sentence!r}: a trend is written with > between its sides")
+    if any(NUMBER.fullmatch(term) for each in sides for _, term in _terms(each)):
+        raise ValueError(f"{sentence!r}: a trend is a comparison of rows, without numbers")
     sides = _present_sides(sides, present)
     return [Trend(tuple(sides), size)] if len(sides) > 1 else []
 

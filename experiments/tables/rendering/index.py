@@ -76,8 +76,11 @@ def _clauses(counts: Counter[str]) -> list[str]:
 
 def _command(name: str) -> str:
     """The commands that make a table."""
-    first = f"`attn table {name} --tune`, then " if Request(name, load(name), BUDGETS[0], range(1)).is_untuned else ""
-    return f"{first}`attn table {name} --until-resolved`"
+    table = load(name)
+    budget = next(iter(table.budgets))
+    command = f"attn table {name}" + (f" --budget {budget}" if budget != BUDGETS[0] else "")
+    first = f"`{command} --tune`, then " if Request(name, table, budget, range(1)).is_untuned else ""
+    return f"{first}`{command} --until-resolved`"
 
 
 def _page(folder: Path, name: str, title: str) -> str:
@@ -101,7 +104,8 @@ def _claims(path: Path) -> list[dict[str, str]]:
 def _claim(comparisons: list[dict[str, str]]) -> dict[str, str]:
     pairs = [int(comparison["pairs"]) for comparison in comparisons]
     fewest, most = min(pairs), max(pairs)
-    shared = {key: comparisons[0][key] for key in ("claim", "says", "paper", "budget", "verdict", "origin")}
+    shared = {key: comparisons[0][key] for key in ("claim", "says", "paper", "budget", "verdict")}
+    shared["origin"] = comparisons[0].get("origin") or "paper"
     count = str(most) if fewest == most else f"{fewest} to {most}"
     return shared | {"pairs": f"{count} {plural(comparisons[0]['paired_by'], most)}", "size": _size(comparisons)}
 
@@ -134,10 +138,11 @@ def _rows(folder: Path, claims: Mapping[str, list[dict[str, str]]], *, are_check
         figure = folder / f"{stem}.svg"
         for claim in of_table or [dict.fromkeys(keys, "") | {"says": stem}]:
             if (claim["origin"] == CHECK) == are_checks:
+                by = claim["paper"] if claim["origin"] == "paper" else claim["origin"]
                 yield {
                     "claim": claim["claim"],
                     "what is claimed": f"[{claim['says']}]({stem}.md)",
-                    "claimed by": claim["paper"] if claim["origin"] in ("paper", CHECK) else claim["origin"],
+                    **({} if are_checks else {"claimed by": by}),
                     "verdict": f"**{claim['verdict']}**" if claim["verdict"] else "no claim",
                     "size": claim["size"],
                     "pairs": claim["pairs"],
