@@ -72,7 +72,7 @@ The picture and the table show the cost of one attention layer of width 192 and 
 products count. "Cached numbers" is how many numbers a decoder keeps of each earlier position, on average over the 64
 positions. None of these costs is a time: a variant with few multiplications can be slow.
 
-A section ends with the verdicts of finished tables that have a row of the variant, with their
+A section ends with the verdicts on the claims that compare a row of the variant, with their
 [budget](tables.md) and number of seeds, or of rounds if times are compared. [How a claim is decided](verdicts.md)
 explains the verdicts. If there is no verdict yet, the section names the tables that would give one.
 `python scripts/write_variants.py` writes this page.
@@ -126,32 +126,29 @@ def own_keys(name: str) -> list[str]:
 
 
 def verdicts(results: Path) -> dict[str, list[str]]:
-    """The verdicts on the claims of the tables in which a variant has a row, by variant."""
-    claims = claims_of(results)
+    """The verdicts on the claims that compare a row of a variant, by variant."""
     found: dict[str, list[str]] = {}
-    for table, variants in rows_of_tables().items():
-        stem = table.replace("/", "_")
-        of_table = [
-            "[{claim}](results/{name}.md) {says}: **{verdict}** ({budget}, {pairs})".format(name=name, **claim)
-            for name, of_name in claims.items()
-            if name.partition("-")[0] == stem
-            for claim in of_name
-        ]
-        for name in variants:
-            found.setdefault(name, []).extend(of_table)
+    for stem, claims in claims_of(results).items():
+        table = next(name for name in table_names() if name.replace("/", "_") == stem.partition("-")[0])
+        definitions, variants = load(table).claims, variants_of(table)
+        for claim in claims:
+            line = "[{claim}](results/{stem}.md) {says}: **{verdict}** ({budget}, {pairs})".format(stem=stem, **claim)
+            rows = {row for part in definitions[claim["claim"]].parsed() for row in part.rows}
+            for name in sorted({variants[row] for row in rows if row in variants}):
+                found.setdefault(name, []).append(line)
     return found
 
 
 @cache
-def rows_of_tables() -> dict[str, list[str]]:
-    """The variants that each table names in its rows."""
-    rows = {table: " ".join(str(row.overrides) for row in load(table).rows.values()) for table in table_names()}
-    return {table: sorted(set(re.findall(r"variant=(\w+)", text))) for table, text in rows.items()}
+def variants_of(table: str) -> dict[str, str]:
+    """The variant of each row of a table that names one."""
+    named = {row: re.search(r"variant=(\w+)", of.overrides) for row, of in load(table).rows.items()}
+    return {row: found[1] for row, found in named.items() if found}
 
 
 def no_verdict(name: str) -> str:
     """The sentence about a variant that no finished table has tested."""
-    tables = [f"`attn table {table}`" for table, variants in rows_of_tables().items() if name in variants]
+    tables = [f"`attn table {table}`" for table in table_names() if name in variants_of(table).values()]
     if not tables:
         return "No verdict yet, and no table has a row of it: [make one](own_table.md)."
     return f"No verdict yet. Tables with a row of it: {', '.join(tables)}."
