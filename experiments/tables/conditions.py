@@ -15,7 +15,8 @@ from experiments.tables.definition.overrides import by_stage, key_of, merged, pa
 from experiments.tables.definition.published import Published
 from experiments.tables.definition.request import Request, without_folder
 from experiments.tables.seeds import spans
-from experiments.tables.sources.source import CellOutcome
+from experiments.tables.set_up import set_up
+from experiments.tables.sources.source import CellOutcome, Source
 from experiments.tables.step_times import StepTimes
 
 # when the evidence may be looked at
@@ -35,8 +36,8 @@ SHARED_CONDITIONS = {
 
 
 def facts(
-    request: Request, outcomes: CellOutcomes, published: Published | None, evidence: Evidence, plans: Sequence[str],
-    step_times: StepTimes,
+    request: Request, source: Source, outcomes: CellOutcomes, published: Published | None, evidence: Evidence,
+    plans: Sequence[str], step_times: StepTimes,
 ) -> Iterator[tuple[str, str]]:  # fmt: skip
     """Names and values of the conditions: paper, budget, seeds, text, machine, code, ..., and the command."""
     budget = request.budget
@@ -46,6 +47,8 @@ def facts(
         yield "published", published.source
     other_text = (f"; the text is that of {override}" for override in request.overrides if key_of(override) == "data")
     yield "budget", f"{request.budget_name}: {budget.task}" + "".join(other_text)
+    if differences := set_up(request, source):
+        yield "set-up (the paper's)", differences
     _, of_user = by_stage(request.overrides)
     for name, text in budget.finetune.items():
         overrides = merged(parse(text), [*map(without_folder, of_user.get(name, []))])

@@ -90,7 +90,7 @@ def report(
     return Report(
         request, request.budget.score_name, lines, list(_by_seed(request, outcomes, scores)), printed,
         decide(request.claims, request.budget, request.rows, measures, evidence),
-        list(facts(request, outcomes, published, evidence, plans, step_times)),
+        list(facts(request, source, outcomes, published, evidence, plans, step_times)),
         list(notes(request, outcomes, step_times)),
         is_complete=all(outcome.state in ("done", "diverged") for outcome in outcomes.values()),
         cells=cells, missing=cells - sum(map(len, scores.values())),

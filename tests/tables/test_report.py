@@ -54,6 +54,9 @@ class Known:
     def outcome(self, cell: TableCell) -> CellOutcome:
         return self.outcomes[cell.row, cell.seed]
 
+    def timed(self, row: str) -> None:
+        """Nothing is trained."""
+
     def sizes(self, row: str) -> dict[str, object]:
         heads = int(row[1:])
         return {
