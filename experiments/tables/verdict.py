@@ -135,7 +135,7 @@ def _finding(claim: Claim, comparisons: list[AnyComparison], level: float, next_
     if all_marks := list(dict.fromkeys(mark for comparison in comparisons for mark in comparison.marks)):
         return Finding(comparisons, "not tested", next_level, "; ".join(all_marks))
     if level == 0.0:
-        return Finding(comparisons, "not resolved", next_level, _what_would_resolve(comparisons, next_level))
+        return Finding(comparisons, "not resolved", next_level, _what_would_resolve(claim, comparisons, next_level))
     word, parts = claim_word(comparisons, level), len(claim.parsed())
     if word == "holds" and 2 * len(comparisons) < parts:
         why = f"this budget has the rows of {len(comparisons)} of its {parts} comparisons"
@@ -194,14 +194,16 @@ def _differences(
     return {seed: sum(factor * scale(numbers[row][seed]) for row, factor in factors.items()) for seed in sorted(seeds)}
 
 
-def _what_would_resolve(comparisons: Sequence[AnyComparison], level: float) -> str:
+def _what_would_resolve(claim: Claim, comparisons: Sequence[AnyComparison], level: float) -> str:
+    pairs = f"{claim.paired_by}s"
     if unpaired := [comparison.sentence for comparison in comparisons if not comparison.values]:
-        return f"no seed has all the rows of {unpaired[0]}"
+        return f"no {claim.paired_by} has all the rows of {unpaired[0]}"
     fewest = min(len(comparison.values) for comparison in comparisons)
     half, needed = widest(comparisons), claim_seeds(comparisons, level)
-    width = f"the widest interval is +-{half:.2g}" if math.isfinite(half) else "too few seeds for an interval"
+    width = f"the widest interval is +-{half:.2g}" if math.isfinite(half) else f"too few {pairs} for an interval"
+    if needed is None and fewest < 2:
+        return f"{width}; give 4 {pairs} or more"
     if needed is None:
-        return f"{width}; " + ("give 4 seeds or more" if fewest < 2 else f"over {MOST_SEEDS:,} seeds would be needed")
-    return (
-        f"{width}; at this mean and spread about {max(needed, fewest + 1)} seeds would resolve it, and it has {fewest}"
-    )
+        return f"{width}; over {MOST_SEEDS:,} {pairs} would be needed"
+    more = max(needed, fewest + 1)
+    return f"{width}; at this mean and spread about {more} {pairs} would resolve it, and it has {fewest}"

@@ -73,6 +73,11 @@ class Claim(Group):
             raise ValueError(f"parts: a number stands for a score, but this claim is of {self.of}")
         return self
 
+    @property
+    def paired_by(self) -> str:
+        """What the numbers of its comparisons share: a seed, or a round of the bench."""
+        return "round" if self.of == "step_time" else "seed"
+
     def parsed(self) -> list[Statement]:
         """Every comparison of the claim, over all rows of the table."""
         return [part for sentence in self.parts for part in parse(sentence)]

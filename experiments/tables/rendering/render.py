@@ -19,7 +19,6 @@ from experiments.tables.rendering.sentences import (
     headline,
     legend,
     missing,
-    paired_by,
     shown_or_claimed,
     summary,
 )
@@ -73,7 +72,7 @@ def claim_rows(report: Report) -> list[Row]:
         for scheme, finding in verdict.findings.items():
             of_claim = of_table | {
                 "claim": verdict.key, "says": verdict.claim.says, "verdict": verdict.word, "positions": scheme,
-                "word": finding.word, "level": finding.level, "why": finding.why, "paired_by": paired_by(verdict),
+                "word": finding.word, "level": finding.level, "why": finding.why, "paired_by": verdict.claim.paired_by,
                 "origin": verdict.claim.origin,
             }  # fmt: skip
             for comparison in finding.comparisons:

@@ -76,7 +76,7 @@ def details(verdict: Verdict, report: Report) -> list[str]:
             lines.append(f"{scheme}: {finding.word}")
         indent = "  " if scheme else ""
         for comparison in finding.comparisons:
-            unit = paired_by(verdict)
+            unit = verdict.claim.paired_by
             lines.append(f"{indent}{comparison_line(comparison, report, scheme, unit)}")
             lines += [f"{indent}  step, which decides nothing: {_numbers(step, unit)}" for step in comparison.steps]
     if verdict.left_out:
@@ -149,11 +149,6 @@ def closing_sentence(report: Report) -> str:
         f"comparisons hold{schemes}. Holm's correction keeps the chance of any wrong verdict below 5% ({tried} here). "
         "The words beside single comparisons are without this correction: each is at 95% by itself."
     )
-
-
-def paired_by(verdict: Verdict) -> str:
-    """What the numbers of a claim's comparisons share: a seed, or a round of the bench."""
-    return "round" if verdict.claim.of == "step_time" else "seed"
 
 
 def _numbers(comparison: AnyComparison, unit: str) -> str:
