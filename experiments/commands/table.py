@@ -116,7 +116,7 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
     )
     if options.until_resolved and request.is_untuned:
         raise Mistake(
-            f"--until-resolved: no row of {name} could lose to another, because no learning rate was tuned",
+            f"--until-resolved: the scores of {name} could decide no claim, because no learning rate was tuned",
             f"attn table {name} --tune finds the rates",
         )
     if (count := len(request.configurations) * len(seeds)) > LIMIT:

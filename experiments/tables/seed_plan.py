@@ -137,7 +137,7 @@ def _deciding(request: Request) -> list[object]:
     Rows, comparisons, margin and the settings of the cells are other parts of the plan; texts decide nothing.
     """
     table, budget = request.table, request.budget
-    scored = [table.source, table.baseline, budget.score, budget.better, budget.diverged]
+    scored = [table.source, table.baseline, budget.score, budget.better, budget.diverged, budget.finetune]
     claims = [[claim.of, claim.of_failure] for claim in request.claims.values()]
     tuned = {key: tuning.is_fair for key, tuning in request.tunings.items()}
     return [scored, claims, tuned, list(request.overrides)]
