@@ -33,8 +33,9 @@ def write_index(folder: Path) -> Path:
     claims = claims_of(folder)
     how = (
         f"`attn table NAME --out FOLDER` writes this page. {verdicts} explains the verdicts, and {tables} the budgets. "
-        "A size is a difference between rows: the mean with its 95% interval, or the smallest and the largest mean of "
-        "the comparisons that decide a claim. For the time of a step it is a ratio."
+        "A size is a difference between rows, the left side minus the right side of a comparison. If several "
+        "comparisons have the verdict of their claim, it is the smallest and the largest of their means, else the mean "
+        "with its 95% interval. For the time of a step it is a ratio."
     )
     blocks = ["# Results", _counts(claims), how, as_markdown([*_rows(folder, claims, are_checks=False)])]
     if checks := [*_rows(folder, claims, are_checks=True)]:
