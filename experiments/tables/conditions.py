@@ -101,8 +101,7 @@ def notes(request: Request, outcomes: CellOutcomes, step_times: StepTimes) -> It
 
 def untuned_families(request: Request) -> Iterator[str]:
     """A sentence on the families whose learning rate was not tuned, if there are any."""
-    untuned = [key for key, tuning in request.tunings.items() if not tuning.is_fair]
-    if families := distinct(request.configurations[key].definition.family for key in untuned):
+    if families := [family for family, tuning in request.family_tunings.items() if not tuning.is_fair]:
         rates, was, its = ("rate", "was", "its") if len(families) == 1 else ("rates", "were", "their")
         yield (
             f"The learning {rates} of {joined(families)} {was} not tuned, so {its} rows can decide a claim by being "
@@ -117,8 +116,7 @@ def distinct(values: Iterable[Any]) -> list[Any]:
 
 def _learning_rates(request: Request) -> Iterator[tuple[str, str]]:
     """The learning rates of the rows' families, unless the user gives one."""
-    of_families = {request.configurations[key].definition.family: tuning for key, tuning in request.tunings.items()}
-    for family, tuning in of_families.items():
+    for family, tuning in request.family_tunings.items():
         tried = ", ".join(f"{rate:g}: {score:.4g}" for rate, score in sorted((tuning.tried or {}).items()))
         yield f"learning rate of {family}", f"{tuning.chosen:g}; {tuning.where}" + (f" ({tried})" if tried else "")
 

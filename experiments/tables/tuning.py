@@ -85,12 +85,11 @@ def as_yaml(tunings: Mapping[str, Tuning]) -> str:
 def _untuned(request: Request) -> list[str]:
     if not request.budget.learning_rates:
         raise Mistake(f"--tune: the budget {request.budget_name} of {request.name} has no learning_rates")
-    if not request.tunings:
+    if not (families := request.family_tunings):
         raise Mistake("--tune: finds the learning rate itself", "leave learning_rate=... out")
-    is_fair = {request.configurations[key].definition.family or "": of.is_fair for key, of in request.tunings.items()}
-    if not (untuned := [family for family, fair in is_fair.items() if not fair]):
+    if not (untuned := [family for family, tuning in families.items() if not tuning.is_fair]):
         raise Mistake(
-            f"--tune: no rate is left to tune; the families are {joined(list(is_fair))}",
+            f"--tune: no rate is left to tune; the families are {joined(list(families))}",
             "a family with tried: {} is tuned again",
         )
     return untuned

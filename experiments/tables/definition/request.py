@@ -84,6 +84,11 @@ class Request:
         return {key: rates[family] for key, family in families.items() if family in rates}
 
     @property
+    def family_tunings(self) -> dict[str, Tuning]:
+        """The tunings of the rows' learning rates, by family."""
+        return {self.configurations[key].definition.family or "": tuning for key, tuning in self.tunings.items()}
+
+    @property
     def is_untuned(self) -> bool:
         """Whether no learning rate was tuned, so that whichever row is worse, it cannot decide a claim about scores."""
         return bool(self.tunings) and not any(tuning.is_fair for tuning in self.tunings.values())
