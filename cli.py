@@ -238,7 +238,12 @@ Checkpoint = Annotated[
     ),
 ]
 Workers = Annotated[
-    str, typer.Option(metavar="N", help="Cells (runs) to train side by side; auto: as many as the cores or GPUs allow.")
+    str,
+    typer.Option(
+        metavar="N",
+        help="Cells (runs) to train side by side. More than there are GPUs share them. auto: as many as the cores or "
+        "GPUs allow.",
+    ),
 ]
 Format = Annotated[Literal["table", "markdown", "csv", "json"], typer.Option(help="How to print the table.")]
 Project = Annotated[

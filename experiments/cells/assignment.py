@@ -16,6 +16,7 @@ class Assignment:
 
     folder: Path  # of the run
     cores: tuple[int, ...] | None = None  # cores to keep to; None: any
+    gpus: str | None = None  # GPUs to see, as in CUDA_VISIBLE_DEVICES; None: those that its parent sees
     cells_at_once: int = 1  # number of cells trained side by side
     pruner: MedianPruner | None = None  # of the search, if the run is a trial
 
@@ -31,6 +32,7 @@ class Assignment:
         return cls(
             Path(fields["folder"]),
             None if cores is None else tuple(cores),
+            fields["gpus"],
             fields["cells_at_once"],
             None if pruner is None else MedianPruner(**pruner | {"study": Path(pruner["study"])}),
         )

@@ -2,7 +2,7 @@
 
 A forked cell begins within half a second, while a fresh interpreter spends seconds on imports. As a program, the server
 reads assignments and signals, one on each line, and answers with a line when a cell has ended. The server itself never
-computes, because a forked copy of threads or of CUDA would not work.
+computes and asks for no GPU, because a forked copy of threads or of CUDA would not work. CUDA begins in the cell.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from experiments.processes.environment_variables import ONE_THREAD
 from experiments.record.code_digest import import_covered
 
 MODULE = "experiments.cells.fork_server"
-STATUS = Path("/proc/self/status")
+STATUS, OPEN_FILES = Path("/proc/self/status"), Path("/proc/self/fd")
+# that a GPU's driver keeps open from its start on: NVIDIA's on a server, on a Jetson and under Windows, and AMD's
+GPU_FILES = ("/dev/nvidia", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
 
 
 class ForkServer:
@@ -216,6 +218,9 @@ class _Server:
             os.dup2(descriptor, place)
         for descriptor in (self._lifeline, self._held, self._woken, self._waker, self._answers, output):
             os.close(descriptor)
+        if assignment.gpus is not None:
+            # in time, because CUDA reads it when it begins
+            os.environ["CUDA_VISIBLE_DEVICES"] = assignment.gpus
         sys.argv = ["experiments.cells.cell", assignment.to_line()]
 
     def _signal(self, folder: str, number: int) -> None:
@@ -245,7 +250,10 @@ def why_unforkable() -> str | None:
     threads = next((int(line.split()[1]) for line in lines if line.startswith("Threads:")), 1)
     if threads > 1:
         return f"an imported library has started {threads - 1} threads"
-    return "an imported library has begun to use CUDA" if torch.cuda.is_initialized() else None
+    # a mere question, such as torch.cuda.is_available(), starts the driver and leaves torch.cuda.is_initialized() False
+    opened = (str(file.readlink()) for file in OPEN_FILES.iterdir() if file.is_symlink())
+    begun = torch.cuda.is_initialized() or any(path.startswith(GPU_FILES) for path in opened)
+    return "an imported library has begun to use CUDA" if begun else None
 
 
 def _import_training_stack() -> None:

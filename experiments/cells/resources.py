@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -116,40 +117,47 @@ def claimed_pool() -> ResourcePool:
 
 
 def pool_for(cells: Sequence[Settings], workers: Workers, per_device: int = 1) -> ResourcePool:
-    """The resources for the cells that are to be trained side by side, of which `per_device` share a GPU.
+    """The resources for the cells that are to be trained side by side, of which at least `per_device` may share a GPU.
 
-    `auto`: as many cells as there are cores for their threads, GPUs, and memory for the largest of them. If they take
-    every core, each cell is kept to its own cores; otherwise not, because another sweep may use the first ones. Raises
-    Mistake for more workers than the cores and GPUs allow, and for cells on a CPU that are to share a device.
+    `auto`: as many cells as there are cores for their threads, GPUs, and memory for the largest of them. More workers
+    than that share the GPUs evenly. If the cells take every core, each is kept to its own cores; otherwise not, because
+    another sweep may use the first ones. Raises Mistake for more workers than the cores allow, and for cells on a CPU
+    that are to share a device.
     """
     if per_device > 1 and not any(on_gpu(cell) for cell in cells):
         raise Mistake(
             f"--per-device {per_device}: these cells train on a CPU, where each has its own cores",
             "leave it out; --workers N trains N cells at once",
         )
-    capacity = _capacity(cells, per_device)
+    on_cores, on_gpus = _capacity(cells)
+    capacity = max(1, on_cores + on_gpus * per_device)
+    # a cell on a GPU keeps a core busy, which tells the GPU what to do
+    most = max(capacity, len(usable())) if on_gpus else capacity
     if workers == "auto":
         at_once = min(len(cells), capacity)
         at_once = min(at_once, _cells_in_memory(cells)) if at_once > 1 else at_once
-    elif 1 <= workers <= capacity:
+    elif 1 <= workers <= most:
         at_once = min(len(cells), workers)
+        if on_gpus:
+            per_device = max(per_device, math.ceil((workers - on_cores) / on_gpus))
     else:
         raise Mistake(
-            f"--workers {workers}: this machine has room for {capacity} of these cells at once; "
-            f"allowed: auto, 1{f' to {capacity}' if capacity > 1 else ''}",
-            "each cell has trainer.threads cores, or a GPU, for itself; --per-device N lets N cells share a GPU",
+            f"--workers {workers}: this machine has room for {most} of these cells at once; "
+            f"allowed: auto, 1{f' to {most}' if most > 1 else ''}",
+            "each cell on a CPU has trainer.threads cores for itself; GPUs are shared by at most one cell per core",
         )
     gpus = Claims("gpu", gpu_identity, per_device)  # another sweep may use the same GPUs
     return ResourcePool(max(1, at_once), pinned=at_once == capacity, gpus=gpus)
 
 
-def _capacity(cells: Sequence[Settings], per_device: int) -> int:
+def _capacity(cells: Sequence[Settings]) -> tuple[int, int]:
+    """The number of cells that can have cores for themselves, and of those that can have GPUs for themselves."""
     threads = [cell.trainer.threads * device_count(cell) for cell in cells if not on_gpu(cell)]
-    count = len(usable()) // min(threads) if threads else 0
-    if of_gpus := [cell for cell in cells if on_gpu(cell)]:
-        gpus = {name for cell in of_gpus for name in gpus_for(cell)}
-        count += len(gpus) // min(map(device_count, of_gpus)) * per_device
-    return max(1, count)
+    on_cores = len(usable()) // min(threads) if threads else 0
+    of_gpus = [cell for cell in cells if on_gpu(cell)]
+    gpus = {name for cell in of_gpus for name in gpus_for(cell)}
+    # a cell that needs more than there are starts, and is refused with a reason
+    return on_cores, max(1, len(gpus) // min(map(device_count, of_gpus))) if of_gpus else 0
 
 
 def _cells_in_memory(cells: Sequence[Settings]) -> int:

@@ -79,10 +79,10 @@ class Process(Protocol):
 class SpawnedCell:
     """A cell in a fresh interpreter. The open pipe tells it that its parent is alive."""
 
-    def __init__(self, assignment: Assignment, device: str | None, output: IO[str]) -> None:
-        environment = {**os.environ} if device is None else {**os.environ, "CUDA_VISIBLE_DEVICES": device}
+    def __init__(self, assignment: Assignment, output: IO[str]) -> None:
+        gpus = {} if assignment.gpus is None else {"CUDA_VISIBLE_DEVICES": assignment.gpus}
         self._process = subprocess.Popen(
-            **process_arguments("experiments.cells.cell", assignment.to_line(), environment),
+            **process_arguments("experiments.cells.cell", assignment.to_line(), {**os.environ, **gpus}),
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
@@ -113,14 +113,11 @@ class RunningCell:
         path = self.folder.path / "output.txt"
         self._before = path.stat().st_size if path.exists() else 0  # the output of earlier attempts
         self._output = path.open("a+", encoding="utf-8", errors="replace")
-        assignment = Assignment(self.folder.path, resources.cores if resources.pinned else None, at_once, cell.pruner)
-        self.process: Process
-        if server is None or resources.device is not None:
-            # the number of a GPU counts among all that this process sees
-            visible = None if ":" in self.settings.trainer.device else resources.device
-            self.process = SpawnedCell(assignment, visible, self._output)
-        else:
-            self.process = server.start(assignment)
+        cores = resources.cores if resources.pinned else None
+        # the number of a GPU counts among all that this process sees
+        gpus = None if ":" in self.settings.trainer.device else resources.device
+        assignment = Assignment(self.folder.path, cores, gpus, at_once, cell.pruner)
+        self.process: Process = server.start(assignment) if server else SpawnedCell(assignment, self._output)
 
     def outcome(self) -> Outcome | None:
         """The outcome of the cell; None while it runs."""
@@ -185,10 +182,9 @@ def run_cells(
     """Train cells, each in a process of its own as soon as there are resources for it, and return their outcomes in
     order.
 
-    server: forks the processes of cells on the CPU; without it, each is a fresh interpreter. watch: called at intervals
-    with the running cells, and whether none runs because other processes have what the next one needs. ended: called
-    with every outcome as it comes. Raises Interrupted if this process is told to stop; all cells have then saved and
-    ended.
+    server: forks the processes of the cells; without it, each is a fresh interpreter. watch: called at intervals with
+    the running cells, and whether none runs because other processes have what the next one needs. ended: called with
+    every outcome as it comes. Raises Interrupted if this process is told to stop; all cells have then saved and ended.
     """
     return run_drawn(map(Cell, cells), pool, server, watch, ended)
 

@@ -71,7 +71,8 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
             print(line, file=sys.stderr)
     if options.dry_run:
         source.check()
-        rows, caption = costs.cell_costs(source, list(request.budget.finetune), progress)
+        workers = parse_workers(options.workers)
+        rows, caption = costs.cell_costs(source, list(request.budget.finetune), progress, workers)
         show(rows, listed_format, caption=caption)
         return ExitCode.DONE
     if options.plan is not None:

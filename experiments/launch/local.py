@@ -14,7 +14,6 @@ from experiments.cells.resources import Workers, pool_for
 from experiments.cells.runner import Outcome, earlier_outcome, run_cells
 from experiments.failures.failure import Failure
 from experiments.launch.report import SweepProgress
-from experiments.measure.devices import on_gpu
 from experiments.processes.interruption import Interruption
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
@@ -67,8 +66,8 @@ def prepare_corpora(cells: Sequence[Settings], *, to_train: bool = True) -> None
 
 @contextmanager
 def fork_server(cells: Sequence[Settings], console: Console) -> Iterator[ForkServer | None]:
-    """A fork server if it saves time, which it does for several cells on the CPU."""
-    if not can_fork() or sum(not on_gpu(cell) for cell in cells) < 2:
+    """A fork server if it saves time, which it does for several cells."""
+    if not can_fork() or len(cells) < 2:
         yield None
         return
     with ForkServer() as server:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from experiments.cells.resources import Workers
 from experiments.config.compose import compose
 from experiments.display.rows import Row, time_text
 from experiments.files.digest import digest
@@ -20,12 +21,18 @@ from experiments.tables.sources.source import Prediction, Source, TableCell
 from experiments.tables.sources.step_clock import StepClock
 
 
-def cell_costs(source: Source, finetunings: Sequence[str], console: Console) -> tuple[list[Row], str]:
-    """A row with the predicted cost of every cell, and a sentence about the cells that are missing.
+def cell_costs(
+    source: Source, finetunings: Sequence[str], console: Console, workers: Workers = "auto"
+) -> tuple[list[Row], str]:
+    """A row with the predicted cost of every cell, and a sentence about the cells that are missing, of which `workers`
+    are made at once.
 
-    finetunings: the names of the fine-tunings that follow each cell, whose time is not predicted.
+    finetunings: the names of the fine-tunings that follow each cell, whose time is not predicted. Raises Mistake if
+    there is no room for so many workers.
     """
     states = [source.outcome(cell).state for cell in source.cells]
+    missing = [cell for cell, state in zip(source.cells, states, strict=True) if state == "missing"]
+    at_once = source.at_once(missing, workers) if missing else 1
     by_row: dict[str, Prediction] = {}
     rows: list[Row] = []
     first: dict[str, TableCell] = {}
@@ -42,9 +49,7 @@ def cell_costs(source: Source, finetunings: Sequence[str], console: Console) -> 
              "tokens": prediction.tokens, "peak_memory_bytes": prediction.peak_memory_bytes,
              "state": state}
         )  # fmt: skip
-    left = _remaining_text(
-        [by_row[cell.row] for cell, state in zip(source.cells, states, strict=True) if state == "missing"]
-    )
+    left = _remaining_text([by_row[cell.row] for cell in missing], at_once)
     if finetunings:
         # the number of windows is known only from the examples
         to_finetune = sum(state in ("missing", "pretrained") for state in states)
@@ -88,9 +93,9 @@ def table_costs(runs: Path, console: Console) -> tuple[list[Row], str]:
                 row[budget] = _cost_text(request, Prediction(*(cost or [None])))
             rows.append(row)
     caption = (
-        "These are rough estimates for this machine: every cell is assumed to cost what the baseline costs, and every "
-        "FLOP what it costs in a small model. Fine-tuning (then ...) is not counted. attn table NAME --dry-run times a"
-        " few steps of each row."
+        "These are rough estimates for this machine and one cell at a time: every cell is assumed to cost what the "
+        "baseline costs, and every FLOP what it costs in a small model. Fine-tuning (then ...) is not counted. attn "
+        "table NAME --dry-run times a few steps of each row, and counts the cells that train side by side."
     )
     return rows, caption
 
@@ -122,12 +127,14 @@ def _count(request: Request) -> int:
     return len(request.configurations) * request.budget.seeds
 
 
-def _remaining_text(missing: Sequence[Prediction]) -> str:
+def _remaining_text(missing: Sequence[Prediction], at_once: int) -> str:
     seconds = [prediction.seconds for prediction in missing if prediction.seconds is not None]
+    lasts = max(sum(seconds) / at_once, max(seconds, default=0.0))
     tokens = sum(prediction.tokens or 0 for prediction in missing)
     unknown = "" if len(seconds) == len(missing) else f" and {len(missing) - len(seconds)} of unknown length"
     said_tokens = f", {tokens:,} tokens" if tokens else ""
-    return f"missing: {len(missing)} cells, about {time_text(sum(seconds))}{unknown}{said_tokens}"
+    side_by_side = f", {at_once} cells at once" if at_once > 1 else ""
+    return f"missing: {len(missing)} cells, about {time_text(lasts)}{unknown}{side_by_side}{said_tokens}"
 
 
 def _short_count(count: int) -> str:

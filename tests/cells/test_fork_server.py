@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
 
-from experiments.cells.fork_server import ForkServer, can_fork
+from experiments.cells import fork_server, resources
+from experiments.cells.assignment import Assignment
+from experiments.cells.fork_server import ForkedCell, ForkServer, _Server, can_fork
 from experiments.cells.resources import ResourcePool
 from experiments.cells.runner import Outcome, run_cell, run_cells
 from experiments.config.compose import compose
@@ -36,6 +40,51 @@ def cache(tiny, tmp_path_factory, with_kernel):
     cache = with_kernel(tmp_path_factory.mktemp("cache"))
     task_of(compose([*tiny, f"cache={cache}"])).prepare(lambda *stage: None)
     return cache
+
+
+# imports what a server imports, and prints which functions it called that ask for GPUs
+ASKED = """\
+import torch
+from experiments.cells import fork_server
+asked = []
+for name in ("is_available", "device_count", "_lazy_init", "current_device", "get_device_properties"):
+    own = getattr(torch.cuda, name)
+    setattr(torch.cuda, name, lambda *words, name=name, own=own: asked.append(name) or own(*words))
+fork_server._import_training_stack()
+print(asked)
+"""
+
+
+def test_a_server_asks_for_no_gpu():
+    done = subprocess.run([sys.executable, "-c", ASKED], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_a_process_in_which_a_driver_of_gpus_has_begun_is_not_forked(tmp_path, monkeypatch):
+    monkeypatch.setattr(fork_server, "STATUS", tmp_path / "status")
+    monkeypatch.setattr(fork_server, "OPEN_FILES", tmp_path / "fd")
+    (tmp_path / "status").write_text("Threads:\t1\n")
+    (tmp_path / "fd").mkdir()
+    (tmp_path / "fd" / "0").symlink_to("/dev/null")
+    assert fork_server.why_unforkable() is None
+    (tmp_path / "fd" / "4").symlink_to("/dev/nvidiactl")
+    assert fork_server.why_unforkable() == "an imported library has begun to use CUDA"
+    (tmp_path / "status").write_text("Threads:\t3\n")
+    assert fork_server.why_unforkable() == "an imported library has started 2 threads"
+
+
+def test_a_forked_cell_sees_the_gpus_of_its_assignment_only(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    for gpus in ("6,GPU-aaaa", None):
+        if (process := os.fork()) == 0:
+            try:
+                _Server(os.dup(1))._become_cell(Assignment.from_line(Assignment(tmp_path, gpus=gpus).to_line()))
+                # what a library in C sees
+                os.execlp("printenv", "printenv", "CUDA_VISIBLE_DEVICES")
+            finally:
+                os._exit(1)
+        assert os.waitpid(process, 0)[1] == 0
+    assert (tmp_path / "output.txt").read_text() == "6,GPU-aaaa\n0,1\n"
 
 
 @pytest.fixture
@@ -73,6 +122,19 @@ def test_forked_cells_side_by_side_are_those_of_fresh_processes_bit_by_bit(serve
     # the memory of a cell counts only its own, although its process began as a copy of another
     assert forked[0].result.peak_memory_bytes == pytest.approx(fresh.result.peak_memory_bytes, rel=0.05)
     assert (forked[0].folder.path / "output.txt").read_text().count(": done\n") == 1
+
+
+def test_cells_on_gpus_are_forked_too(server, cells, monkeypatch):
+    # in the cells themselves, which know nothing of this, the device is the CPU
+    monkeypatch.setattr(resources, "on_gpu", lambda settings: True)
+    monkeypatch.setattr(resources, "gpus_for", lambda settings: ["4", "6"])
+    seen = set()
+    outcomes = run_cells(
+        cells("gpus"), ResourcePool(2), server,
+        lambda running, blocked: seen.update((type(cell.process), cell.resources.device) for cell in running),
+    )  # fmt: skip
+    assert all(outcome.done for outcome in outcomes), outcomes
+    assert seen == {(ForkedCell, "4"), (ForkedCell, "6")}
 
 
 @pytest.mark.campaign

@@ -84,6 +84,27 @@ def test_as_many_cells_share_a_gpu_as_are_wanted(cell, two_gpus):
         pool_for([cell("seed=1")] * 9, "auto", per_device=2)
 
 
+def test_more_workers_than_gpus_share_them_evenly(cell, four_cores, two_gpus):
+    pool = pool_for([cell()] * 9, 3)
+    taken = [pool.acquire(cell()) for _ in range(4)]
+    assert [each and each.device for each in taken] == ["4", "6", "4", None]
+    pool.release(taken[1])
+    assert pool.acquire(cell()).device == "6"
+    # the last cell of another sweep shares them too
+    last = pool_for([cell()], 3)
+    assert last.at_once == 1 and last.acquire(cell()).device == "6"
+
+
+def test_as_many_cells_as_cores_may_share_the_gpus(cell, four_cores, two_gpus):
+    assert pool_for([cell()] * 9, 4).at_once == 4
+    with pytest.raises(Mistake, match=r"--workers 5: .* room for 4 .* allowed: auto, 1 to 4"):
+        pool_for([cell()] * 9, 5)
+    # unless more are allowed on each
+    assert pool_for([cell()] * 9, 6, per_device=3).at_once == 6
+    assert pool_for([cell("trainer.devices=2")] * 9, 2).acquire(cell("trainer.devices=2")).device == "4,6"
+    assert pool_for([cell("trainer.devices=3")] * 9, 2).at_once == 2
+
+
 def on_device(settings, device):
     return settings.model_copy(update={"trainer": settings.trainer.model_copy(update={"device": device})})
 

@@ -139,7 +139,7 @@ def test_a_plan_is_not_made_where_the_library_that_decides_it_is_missing(attn, t
     assert not list(tmp_path.glob("runs/*"))
 
 
-def test_a_dry_run_predicts_from_steps_whose_times_are_kept(attn, short, tmp_path, clocked, heads_table):
+def test_a_dry_run_predicts_from_steps_whose_times_are_kept(attn, short, tmp_path, clocked, heads_table, monkeypatch):
     # 100 tokens a second with 8 heads, half of that with 16
     timed = clocked(lambda settings: 800 / settings.heads)
     words = ("table", NAME, "--seeds", "2", "--dry-run", "--format", "csv", *short, f"cache={tmp_path / 'cache'}")
@@ -156,6 +156,13 @@ def test_a_dry_run_predicts_from_steps_whose_times_are_kept(attn, short, tmp_pat
     assert [settings.heads for settings in timed] == [8, 16, 32] and "cost of h16, 2 of 3 rows" in first.stderr
     assert not (tmp_path / "runs").exists()
     assert attn(*words).stdout == first.stdout and len(timed) == 3
+    # several cells take as long together as the longest one, or as their sum divided by their number
+    monkeypatch.setattr("experiments.cells.resources.usable", lambda: [2, 3, 5, 7])
+    for workers, said in (("1", "2.7 min"), ("2", "1.3 min, 2 cells at once"), ("auto", "43 s, 4 cells at once")):
+        said = f"missing: 6 cells, about {said}, 4,608 tokens"
+        assert said in attn(*words[:6], "table", *words[7:], "--workers", workers).stdout
+    refused = attn(*words, "--workers", "5")
+    assert refused.returncode == 2 and "--workers 5: this machine has room for 4" in refused.stderr
     # a step takes as long at any learning rate
     assert attn(*words, "learning_rate=1e-4").returncode == 0 and len(timed) == 3
     assert " | 14 s | " in attn(*words[:6], "markdown", *words[7:]).stdout

@@ -105,6 +105,10 @@ class FinetunedRuns:
         """
         return self.pretraining.predict(cell, clock, roughly)
 
+    def at_once(self, cells: Sequence[TableCell], workers: Workers) -> int:
+        """The number of these cells that are pretrained side by side, which have the same seed."""
+        return self.pretraining.at_once([cell for cell in cells if cell.seed == cells[0].seed], workers)
+
     def make(self, cells: Sequence[TableCell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Train and fine-tune all cells of a seed before those of the next, so a table that is interrupted has complete
         pairs.

@@ -76,6 +76,10 @@ class MeasuredRuns:
         """The predicted cost of the training; a measurement adds little."""
         return self._runs.predict(self._run_of[cell], clock, roughly)
 
+    def at_once(self, cells: Sequence[TableCell], workers: Workers) -> int:
+        """The number of these cells whose runs are trained side by side."""
+        return self._runs.at_once(list(dict.fromkeys(self._run_of[cell] for cell in cells)), workers)
+
     def make(self, cells: Sequence[TableCell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Train the missing runs, then measure them."""
         self._runs.make(list(dict.fromkeys(self._run_of[cell] for cell in cells)), group, console, workers)

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments.cells.cell import check_unchanged, folder_of
-from experiments.cells.resources import Workers
+from experiments.cells.resources import Workers, pool_for
 from experiments.config.compose import Composer
 from experiments.data.errors import DataError
 from experiments.failures.failure import Mistake
@@ -78,6 +78,10 @@ class Runs:
         from experiments.tables.sources.calibration import predict
 
         return predict(self.settings(cell), clock, roughly)
+
+    def at_once(self, cells: Sequence[TableCell], workers: Workers) -> int:
+        """The number of these cells that are trained side by side."""
+        return pool_for([self.settings(cell) for cell in cells], workers).at_once
 
     def make(self, cells: Sequence[TableCell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Train each cell in its own process.

@@ -76,6 +76,12 @@ class Source(Protocol):
     def predict(self, cell: TableCell, clock: StepClock, roughly: bool = False) -> Prediction:
         """The predicted cost of a cell. With `roughly`, it is made without timing a step of this cell."""
 
+    def at_once(self, cells: Sequence[TableCell], workers: Workers) -> int:
+        """The number of these cells that `make` trains side by side.
+
+        Raises Mistake if there is no room for so many workers.
+        """
+
     def make(self, cells: Sequence[TableCell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Make the missing cells in order, `workers` at once.
 
