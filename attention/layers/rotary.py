@@ -4,10 +4,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from attention.kernels.dropout import has_no_data
+
+KEPT = 4  # tables that a rotation keeps; those of queries and keys may differ, and so may those of an evaluation
 
 
 class Rotary:
@@ -21,21 +27,38 @@ class Rotary:
         if base <= 0:
             raise ValueError(f"base: is {base}, must be over 0")
         self.base = base
+        self._make = partial(_tables, base)
+        # every layer needs the same tables in every step
+        self._keep = lru_cache(KEPT)(self._make)
+
+    def __reduce__(self) -> tuple[Callable[[float], Rotary], tuple[float]]:
+        """Let a copy make tables of its own."""
+        return type(self), (self.base,)
 
     def __call__(self, x: Tensor, first: int = 0) -> Tensor:
         """Rotate index n of x [B, N, H, K] as position `first` + n; angles are in float32 or better."""
         N, H, K = x.shape[1:]
-        half = K // 2
-        dtype = torch.promote_types(x.dtype, torch.float32)
-        turn = self.base ** (-torch.arange(half, device=x.device, dtype=dtype) / max(1, half))
-        angle = torch.arange(first, first + N, device=x.device, dtype=dtype)[:, None, None] * turn
-        still = angle.new_zeros(N, 1, K % 2)
-        cos = torch.cat([angle.cos(), angle.cos(), still + 1], dim=-1)
-        sin = torch.cat([-angle.sin(), angle.sin(), still], dim=-1)
-        # expanded to every head, because products of short rows are several times slower in 16 bits
-        cos_NHK, sin_NHK = (table.to(x.dtype).expand(N, H, K).contiguous() for table in (cos, sin))
-        turned: Tensor = _Turn.apply(x, cos_NHK, sin_NHK)
+        # torch.compile makes the tables a part of its code, and what is made in inference mode can't be used outside
+        passing = torch.compiler.is_compiling() or torch.is_inference_mode_enabled() or has_no_data(x)
+        tables = self._make if passing else self._keep
+        turned: Tensor = _Turn.apply(x, *tables(N, H, K, first, x.dtype, x.device))
         return turned
+
+
+def _tables(
+    base: float, N: int, H: int, K: int, first: int, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """The cosines of the angles, and the sines with their signs, both [N, H, K]."""
+    half = K // 2
+    exact = torch.promote_types(dtype, torch.float32)
+    turn = base ** (-torch.arange(half, device=device, dtype=exact) / max(1, half))
+    angle = torch.arange(first, first + N, device=device, dtype=exact)[:, None, None] * turn
+    still = angle.new_zeros(N, 1, K % 2)
+    cos = torch.cat([angle.cos(), angle.cos(), still + 1], dim=-1)
+    sin = torch.cat([-angle.sin(), angle.sin(), still], dim=-1)
+    # expanded to every head, because products of short rows are several times slower in 16 bits
+    cos_NHK, sin_NHK = (table.to(dtype).expand(N, H, K).contiguous() for table in (cos, sin))
+    return cos_NHK, sin_NHK
 
 
 class _Turn(torch.autograd.Function):

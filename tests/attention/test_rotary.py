@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import pickle
+import weakref
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from attention import multi_head
-from attention.layers.rotary import Rotary
+from attention.layers.rotary import KEPT, Rotary
 
 
 @settings(max_examples=30, deadline=None)
@@ -63,3 +67,55 @@ def test_attention_with_rotary_knows_the_order():
 def test_a_base_of_zero_is_refused():
     with pytest.raises(ValueError, match="base: is 0"):
         Rotary(0)
+
+
+def kept(rotary: Rotary) -> int:
+    """The number of tables that the rotation keeps."""
+    return rotary._keep.cache_info().currsize
+
+
+def test_a_rotation_that_has_turned_others_turns_as_a_new_one_does():
+    used = Rotary(10.0)
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
+        for length, heads, size, first in ((5, 2, 4, 0), (5, 2, 4, 3), (5, 1, 4, 0), (6, 2, 4, 0), (5, 2, 3, 0)):
+            x = torch.randn(2, length, heads, size, dtype=dtype)
+            for _ in range(2):
+                assert torch.equal(used(x, first), Rotary(10.0)(x, first))
+    assert kept(used) == KEPT
+
+
+def test_tables_go_with_their_rotation_and_a_copy_makes_its_own():
+    rotary, x = Rotary(10.0), torch.randn(1, 3, 2, 4)
+    turned = rotary(x)
+    for copied in (copy.deepcopy(rotary), pickle.loads(pickle.dumps(rotary))):
+        assert kept(copied) == 0 and torch.equal(copied(x), turned)
+    table = weakref.ref(rotary._keep(3, 2, 4, 0, x.dtype, x.device)[0])
+    assert table() is not None and kept(rotary) == 1
+    del rotary
+    assert table() is None
+
+
+def test_tables_without_data_and_those_of_inference_are_not_kept():
+    rotary, x = Rotary(10.0), torch.randn(1, 3, 2, 4, requires_grad=True)
+    rotary(x.to("meta"))
+    with FakeTensorMode():
+        rotary(torch.empty(x.shape))
+    with torch.inference_mode():
+        rotary(x)
+    assert kept(rotary) == 0
+    rotary(x).sum().backward()
+    assert kept(rotary) == 1
+
+
+def test_a_compiled_layer_does_not_notice_which_tables_are_kept():
+    layer, rotary, graphs = multi_head.Attention(8, 2), Rotary(10.0), []
+
+    def count(graph, _):
+        graphs.append(graph)
+        return graph
+
+    call = torch.compile(lambda x: layer(x, rotary=rotary), backend=count, fullgraph=True)
+    for _ in range(3):
+        x = torch.randn(2, 6, 8)
+        torch.testing.assert_close(call(x), layer(x, rotary=rotary))
+    assert len(graphs) == 1 and kept(rotary) == 1

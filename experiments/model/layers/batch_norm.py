@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor, nn
@@ -82,15 +82,15 @@ def tell_real(model: nn.Module, mask_BN: Tensor | None) -> None:
         norm.real = mask_BN if norm.masked else None
 
 
-def commit(model: nn.Module) -> None:
+def commit(norms: Iterable[BatchNorm]) -> None:
     """Adopt the statistics that a step's passes proposed, when the step is taken."""
-    for norm in batch_norms(model):
+    for norm in norms:
         norm.commit()
 
 
-def discard(model: nn.Module) -> None:
+def discard(norms: Iterable[BatchNorm]) -> None:
     """Drop proposals that were not committed, when a step begins or is repeated."""
-    for norm in batch_norms(model):
+    for norm in norms:
         norm.discard()
 
 

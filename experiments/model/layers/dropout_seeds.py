@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from torch import nn
+from collections.abc import Mapping
+
+from torch import Tensor, nn
 
 from experiments.model.initialization import path_seed
 from experiments.model.layers.encoder import EncoderLayer
 
 
-def reseed(model: nn.Module, seed: int) -> None:
-    """Derive the seed of every layer's attention dropout from `seed` and the layer's path in the model.
+def dropout_seeds(model: nn.Module) -> dict[str, Tensor]:
+    """The seed of each use of an attention layer, by the path of the layer that uses it and a number."""
+    return {
+        f"{path}/{index}": each
+        for path, layer in model.named_modules()
+        if isinstance(layer, EncoderLayer)
+        for index, each in enumerate(layer.dropout_seeds)
+    }
 
-    The seeds are filled in place, so that torch.compile sees the same tensors. Until the first call they are 0.
+
+def reseed(seeds: Mapping[str, Tensor], seed: int) -> None:
+    """Derive each of a model's seeds from `seed` and its name.
+
+    They are filled in place, so that torch.compile sees the same tensors. Until the first call they are 0.
     """
-    for path, layer in model.named_modules():
-        if isinstance(layer, EncoderLayer):
-            for index, each in enumerate(layer.dropout_seeds):
-                each.fill_(path_seed(seed, f"{path}/{index}") >> 1)
+    for name, each in seeds.items():
+        each.fill_(path_seed(seed, name) >> 1)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from experiments.measure.timing import seconds
-from experiments.model.layers.batch_norm import discard
+from experiments.model.layers.batch_norm import batch_norms, discard
 from experiments.model.layers.decoder import Decoder
 from experiments.model.layers.encoder import Encoder, EncoderLayer
 from experiments.model.transformer import Transformer
@@ -62,10 +62,11 @@ def choose(
     """
     if limit < LONG or (steps is not None and steps < FEWEST):
         return Decision(False, "")
+    norms = [*batch_norms(model)]
 
     def gradient(batch: Batch) -> list[Tensor]:
         model.zero_grad(set_to_none=True)
-        discard(model)
+        discard(norms)
         backward(forward, batch, 0, micro_batch)
         return [each.grad for each in model.parameters() if each.grad is not None]
 
@@ -84,7 +85,7 @@ def choose(
         choice = Decision(False, why)
     finally:
         model.zero_grad(set_to_none=True)
-        discard(model)
+        discard(norms)
     if not choice.compiled:
         for layer in _of_whole_sequences(model):
             vars(layer).pop("forward", None)

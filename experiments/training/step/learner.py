@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import torch
@@ -19,7 +20,7 @@ from torch.optim import Optimizer
 from experiments.data import batches
 from experiments.data.packing import Packed
 from experiments.measure.memory import give_back_freed_memory
-from experiments.model.layers.batch_norm import commit, discard
+from experiments.model.layers.batch_norm import BatchNorm, batch_norms, commit, discard
 from experiments.model.transformer import Transformer
 from experiments.objectives.loss import LossSums
 from experiments.objectives.objective import Batch, Objective
@@ -48,7 +49,7 @@ class StepOutcome(NamedTuple):
     """The outcome of a step."""
 
     batch: Batch
-    sums: LossSums
+    sums: LossSums  # on the CPU
     gradient_norm: float  # before clipping
 
 
@@ -75,9 +76,11 @@ class Learner:
         """Take the step of this number. Raises NonFiniteError before a weight has changed, OutOfMemoryError."""
         index = step - 1
         batch = self.batch(index)
-        sums = self.gradient(batch, index)
-        mean, total_norm = float(sums.mean(batch)), self.gradient_norm()
-        norm = float(total_norm)
+        sums, total_norm = self.gradient(batch, index), self.gradient_norm()
+        # one copy, because each waits for the device
+        numbers = torch.stack([*sums, total_norm.to(sums.tokens)]).cpu()
+        sums, norm = LossSums(*numbers[:-1]), float(numbers[-1])
+        mean = float(sums.mean(batch))
         if not math.isfinite(mean + norm):
             where = locate(self.model, lambda: self._repeat_forward(batch, index), self.forward.world)
             raise NonFiniteError(step, describe(step, batch.tokens, mean, norm, where))
@@ -85,7 +88,7 @@ class Learner:
             clip_grads_with_norm_(self.parameters(), self.clip, total_norm)
         set_learning_rate(self.optimizers, learning_rate)
         self.forward.world.update(self.optimizers)
-        commit(self.model)
+        commit(self._norms)
         return StepOutcome(batch, sums, norm)
 
     def batch(self, index: int) -> Batch:
@@ -95,7 +98,7 @@ class Learner:
         return self.objective.batch(tokens_BN, seed, index)
 
     def gradient(self, batch: Batch, index: int) -> LossSums:
-        """Compute the gradient of the batch's mean loss into the parameters, and return the batch's summed losses.
+        """Compute the gradient of the batch's mean loss into the parameters. Returns its summed losses, on the device.
 
         Raises OutOfMemoryError if not even one sequence at a time fits.
         """
@@ -120,19 +123,27 @@ class Learner:
 
     def parameters(self) -> list[nn.Parameter]:
         """The parameters of the model, then those of the regularizer."""
-        return [*self.model.parameters(), *(() if self.regularizer is None else self.regularizer.parameters())]
+        return [*self._of_model, *(() if self.regularizer is None else self.regularizer.parameters())]
 
     def forget_gradient(self) -> None:
         """Release the gradient, and statistics that a forward pass has proposed."""
         for parameter in self.parameters():
             parameter.grad = None
-        discard(self.model)
+        discard(self._norms)
 
     def make_room(self, step: int, micro_batch: int) -> None:
         """Release everything that is not needed after memory ran out, and report the next size of micro-batch."""
         self.forget_gradient()
         give_back_freed_memory()
         self.say(f"out of memory at step {step}: going on with {micro_batch} sequences at once")
+
+    @cached_property
+    def _of_model(self) -> list[nn.Parameter]:
+        return [*self.model.parameters()]
+
+    @cached_property
+    def _norms(self) -> list[BatchNorm]:
+        return [*batch_norms(self.model)]
 
     def _forward_passes(self, index: int) -> AbstractContextManager[object]:
         return nullcontext() if self.regularizer is None else self.regularizer.forward_passes(index)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from torch.nn import functional as F
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure
 from experiments.failures.wording import first_line
-from experiments.model.layers.dropout_seeds import reseed
+from experiments.model.layers.dropout_seeds import dropout_seeds, reseed
 from experiments.objectives.cross_entropy import IGNORED_TARGET
 from experiments.objectives.loss import LossSums, predict
 from experiments.objectives.objective import Batch
@@ -49,6 +50,11 @@ class Forward:
     label_smoothing: float = 0.0
     world: World = ALONE
 
+    @cached_property
+    def dropout_seeds(self) -> dict[str, Tensor]:
+        """The seeds of the model's attention dropout."""
+        return dropout_seeds(self.model)
+
     def losses(self, batch: Batch, step: int, micro_batch: int) -> Iterator[LossSums]:
         """The summed losses of each micro-batch that this process takes. Steps count from 0.
 
@@ -57,7 +63,7 @@ class Forward:
         """
         for index, part in self.world.share(split(batch, micro_batch)):
             seed = dropout_seed(self.seed, step, index)
-            reseed(self.model, seed)
+            reseed(self.dropout_seeds, seed)
             # dropout in the residual stream is torch's own layer, which draws from the device's generator
             seed_device(seed, self.device)
             yield self.loss(part)
@@ -76,11 +82,11 @@ class Forward:
 
 def seed_device(seed: int, device: torch.device) -> None:
     """Seed torch's generator of the device, from which dropout is drawn."""
+    # torch.manual_seed would record the call stack for every kind of accelerator that is not initialized
     if device.type == "cpu":
-        # torch.manual_seed would record the call stack for every kind of accelerator that is not initialized
         torch.default_generator.manual_seed(seed)
     else:
-        torch.manual_seed(seed)
+        torch.cuda.manual_seed_all(seed)
 
 
 def split(batch: Batch, size: int) -> Iterator[Batch]:
@@ -113,7 +119,7 @@ def padded(part: Batch) -> Batch:
 
 
 def backward(forward: Forward, batch: Batch, step: int, micro_batch: int) -> LossSums:
-    """Add the gradient of the batch's mean loss to the parameters, and return the summed losses, on the CPU.
+    """Add the gradient of the batch's mean loss to the parameters, and return the summed losses, on the device.
 
     Both cover only the parts that this process takes. The loss of a part is divided by the number of positions and
     labels of the whole batch, so accumulated gradients equal those of a single pass up to rounding.
@@ -122,7 +128,7 @@ def backward(forward: Forward, batch: Batch, step: int, micro_batch: int) -> Los
     for part in forward.losses(batch, step, micro_batch):
         part.mean(batch).backward()
         total += torch.stack([each.detach() for each in part])
-    return LossSums(*total.cpu())
+    return LossSums(*total)
 
 
 def fitting(attempt: Callable[[int], T], micro_batch: int, again: Callable[[int], None]) -> tuple[T, int]:

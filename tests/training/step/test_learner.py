@@ -58,6 +58,13 @@ def test_a_step_is_a_function_of_the_weights_and_its_number(learner):
     assert again.gradient_norm == outcomes[2].gradient_norm > 0
 
 
+def test_the_outcome_of_a_step_is_that_of_its_gradient(learner):
+    one, other = learner(trainer__micro_batch=3), learner(trainer__micro_batch=3)
+    outcome, sums = one.take(1, 1e-3), other.gradient(other.batch(0), 0)
+    assert [float(each) for each in outcome.sums] == [float(each) for each in sums]
+    assert outcome.gradient_norm == float(other.gradient_norm()) > 0
+
+
 def test_a_gradient_in_parts_is_that_of_the_whole_and_halves_until_it_fits(learner, monkeypatch):
     still = {"model__dropout": 0.0, "model__attention_dropout": 0.0, "variant__dropout": 0.0}
     whole, parts = learner(**still), learner(**still)

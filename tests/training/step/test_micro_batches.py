@@ -13,6 +13,7 @@ from experiments.training.step.micro_batches import (
     fitting,
     is_out_of_memory,
     padded,
+    seed_device,
     split,
 )
 
@@ -85,3 +86,13 @@ def test_dropout_seeds_differ():
     seeds = {dropout_seed(seed, step, index) for seed in range(4) for step in range(4) for index in range(4)}
     assert len(seeds) == 64 and all(0 <= seed < 2**63 for seed in seeds)
     assert dropout_seed(1, 2, 3) == dropout_seed(1, 2, 3)
+
+
+def test_only_the_generator_of_the_device_is_seeded(monkeypatch):
+    seeds = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+    state = torch.get_rng_state()
+    seed_device(3, torch.device("cuda"))
+    assert seeds == [3] and torch.equal(torch.get_rng_state(), state)
+    seed_device(4, torch.device("cpu"))
+    assert seeds == [3] and torch.equal(torch.rand(5), torch.rand(5, generator=torch.Generator().manual_seed(4)))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from experiments.training.step.optimizers.kinds import muon
 from experiments.training.step.optimizers.kinds.muon import Muon, orthogonalized
 
 
@@ -34,6 +37,47 @@ def test_singular_values_become_one_and_singular_vectors_stay(shape):
     torch.testing.assert_close(found, found.diagonal().diag(), atol=1e-12, rtol=0)
     assert found.diagonal().min() > 0.65 and found.diagonal().max() < 1.25
     torch.testing.assert_close(orthogonalized(1e6 * matrix, 8), orthogonalized(matrix, 8))
+
+
+@pytest.mark.parametrize("shape", [(4, 7), (7, 4)])
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_matrices_that_are_updated_together_are_updated_as_each_alone(monkeypatch, shape, nesterov):
+    generator = torch.Generator().manual_seed(2)
+    start = [scale * torch.randn(shape, generator=generator, dtype=torch.float64) for scale in (1, 1e3, 1e-3)]
+    alone, together = ([matrix.clone().requires_grad_() for matrix in start] for _ in range(2))
+    options = {"lr": 0.1, "weight_decay": 0.3, "momentum": 0.9, "nesterov": nesterov, "newton_schulz_steps": 5}
+    one, other = Muon(alone, **options), Muon(together, **options)
+    for _ in range(3):
+        for first, second in zip(alone, together, strict=True):
+            first.grad = torch.randn(shape, generator=generator, dtype=torch.float64)
+            second.grad = first.grad.clone()
+        one.step()
+        with monkeypatch.context() as patch:
+            patch.setattr(muon, "at_once", lambda parameters: [parameters])
+            other.step()
+        torch.testing.assert_close(alone, together)
+
+
+class Products(TorchDispatchMode):
+    """Counts products of matrices, or of stacks of them."""
+
+    count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function.overloadpacket.__name__ in ("mm", "addmm", "bmm", "baddbmm")
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("device", "products"), [("cpu", 6 * 3 * 5), ("cuda", 3 * 3 * 5)])
+def test_a_gpu_multiplies_all_matrices_of_a_shape_at_once(device, products):
+    with FakeTensorMode():
+        shapes = ((4, 4), (4, 9), (9, 4), (4, 4), (4, 9), (4, 4), (5, 5))
+        matrices = [torch.empty(shape, device=device) for shape in shapes]
+        for matrix in matrices[:-1]:
+            matrix.grad = torch.empty_like(matrix)
+        with Products() as counted:
+            Muon(matrices, 0.1, momentum=0.9, nesterov=True, newton_schulz_steps=5).step()
+    assert counted.count == products
 
 
 def test_a_matrix_of_zeros_stays_zero():

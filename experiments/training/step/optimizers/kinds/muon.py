@@ -71,35 +71,51 @@ class Muon(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    self._update(parameter, group["lr"], group["weight_decay"])
+            for parameters in at_once(group["params"]):
+                self._update(parameters, group["lr"], group["weight_decay"])
         return loss
 
-    def _update(self, parameter: Tensor, rate: float, weight_decay: float) -> None:
-        gradient, state = parameter.grad, self.state[parameter]
-        assert gradient is not None
-        if "momentum_buffer" not in state:
-            state["momentum_buffer"] = torch.zeros_like(gradient)
-        momentum = state["momentum_buffer"]
-        momentum.lerp_(gradient, 1 - self.momentum)
-        direction = gradient.lerp(momentum, self.momentum) if self.nesterov else momentum
-        direction = orthogonalized(direction.to(self.products or gradient.dtype), self.newton_schulz_steps)
-        parameter.mul_(1 - rate * weight_decay)
-        parameter.add_(direction, alpha=-rate * 0.2 * math.sqrt(max(parameter.shape)))
+    def _update(self, parameters: list[Tensor], rate: float, weight_decay: float) -> None:
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            if "momentum_buffer" not in self.state[parameter]:
+                self.state[parameter]["momentum_buffer"] = torch.zeros_like(gradient)
+        momenta = [self.state[parameter]["momentum_buffer"] for parameter in parameters]
+        torch._foreach_lerp_(momenta, gradients, 1 - self.momentum)
+        directions = torch._foreach_lerp(gradients, momenta, self.momentum) if self.nesterov else momenta
+        # a single matrix is no stack, because products of stacks may round differently
+        x = torch.stack(directions) if len(directions) > 1 else directions[0]
+        updates = orthogonalized(x.to(self.products or x.dtype), self.newton_schulz_steps).to(x.dtype)
+        shape = parameters[0].shape
+        torch._foreach_mul_(parameters, 1 - rate * weight_decay)
+        torch._foreach_add_(parameters, [*updates.view(-1, *shape)], alpha=-rate * 0.2 * math.sqrt(max(shape)))
+
+
+def at_once(parameters: Iterable[Tensor]) -> Iterable[list[Tensor]]:
+    """The parameters with gradients, in groups that are updated together.
+
+    On a GPU, which has multiplied small matrices before it can be told to multiply others, all matrices of one shape
+    are a group. On a CPU, which multiplies stacks more slowly, each matrix is one.
+    """
+    groups: dict[object, list[Tensor]] = {}
+    for parameter in parameters:
+        if parameter.grad is not None:
+            groups.setdefault(parameter.shape if parameter.is_cuda else parameter, []).append(parameter)
+    return groups.values()
 
 
 def orthogonalized(matrix: Tensor, steps: int) -> Tensor:
     """A matrix with the singular vectors of `matrix` [A, B], and singular values between about 0.7 and 1.2.
 
     It takes 4 min(A, B)^2 (max(A, B) + min(A, B) / 2) FLOPs a step (Newton-Schulz). Singular values far below the
-    largest one need more steps.
+    largest one need more steps. With a stack of matrices, [S, A, B], the same happens to each.
     """
     a, b, c = COEFFICIENTS
-    tall = matrix.size(0) > matrix.size(1)
-    x = matrix.T if tall else matrix
-    x = x / x.norm().clamp(min=LEAST_NORM)
+    add_product = torch.addmm if matrix.dim() == 2 else torch.baddbmm
+    tall = matrix.size(-2) > matrix.size(-1)
+    x = matrix.mT if tall else matrix
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=LEAST_NORM)
     for _ in range(steps):
-        gram = x @ x.T
-        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.T if tall else x
+        gram = x @ x.mT
+        x = add_product(x, add_product(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if tall else x
