@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
 # two processes test at once, and sums have the same order on every machine; before torch is imported
 os.environ["OMP_NUM_THREADS"] = "1"
-# Triton asks when it is first imported, which torch does: its programs run in its interpreter where there is no GPU
-if not Path("/dev/nvidiactl").exists():
-    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 pytest_plugins = [
     "tests.fixtures.bench",

@@ -109,7 +109,19 @@ MUTATIONS = [
     ),
     Mutation("attention/kernels/cpu/dropout.h", "0x846ca68bu", "0x846ca68du", "attention/test_kernels.py"),
     Mutation(
-        "attention/kernels/triton_programs.py", "(columns <= rows)", "(columns < rows)", "attention/test_triton.py"
+        "attention/kernels/cuda/mixed.cu", "place_y <= place_x", "place_y < place_x", "attention/test_cuda_programs.py"
+    ),
+    Mutation(
+        "attention/kernels/cuda_library.py",
+        "_options(constants, capability), compiler_version()))",
+        "_options(constants, capability)))",
+        "attention/test_cuda_library.py",
+    ),
+    Mutation(
+        "attention/kernels/kernel_cache.py",
+        "(stat.S_IWGRP | stat.S_IWOTH)",
+        "stat.S_IWOTH",
+        "attention/test_cuda_library.py",
     ),
     Mutation(
         "attention/layers/attend.py",

@@ -197,7 +197,7 @@ class _Dropout:
 
     def __init__(self, problem: Problem, seed: int) -> None:
         self.keep_scale = keep_scale(problem.dropout)
-        self.probability, self.seed = problem.dropout, torch.tensor(seed, device=problem.query.device)
+        self.probability, self.seed = problem.dropout, seed
         self.shape = (len(problem.query), problem.value.shape[2], problem.query.shape[1])
 
     def kept(self, maps: Tensor, block: Block) -> Tensor:

@@ -3,7 +3,7 @@
 The place of a row of weights in [B, h_v, N] is hashed with the seed to two words of 32 bits (SplitMix64, Steele et al.
 2014). The memory position is hashed with the first word, and the second word is added; this number decides whether the
 weight is kept. A kernel can therefore compute any block of the mask in the forward and again in the backward pass, and
-needs no generator with a state. `cpu/dropout.h` and `triton_programs.py` compute the same function.
+needs no generator with a state. `cpu/dropout.h` and `cuda/mixed.cu` compute the same function.
 """
 
 # B batch, N queries, M memory, h_v heads of the values
@@ -38,7 +38,7 @@ def _kept_share(dropout: float) -> int:
 
 
 def kept_weights(
-    seed: Tensor,
+    seed: Tensor | int,
     dropout: float,
     shape: tuple[int, int, int],
     memory: int,
@@ -50,10 +50,7 @@ def kept_weights(
 
     shape: (B, h_v, N). examples and rows select b examples and n queries. memory: how many of the first of M positions.
     """
-    B, heads, N = shape
-    example = torch.arange(B, device=device)[examples, None, None]
-    row = (example * heads + torch.arange(heads, device=device)[:, None]) * N + torch.arange(N, device=device)[rows]
-    key = _splitmix64(seed.to(device) ^ _splitmix64(row))
+    key = row_keys(seed, shape, device, examples, rows)
     first, second = key.to(torch.int32)[..., None], (key >> 32).to(torch.int32)[..., None]
     words = (torch.arange(memory, device=device) * COLUMN_FACTOR).to(torch.int32) + first
     # torch's shift copies the sign bit, so the bits that it brings in are masked
@@ -63,6 +60,24 @@ def kept_weights(
     words *= SECOND_MIXER
     words += second
     return words < keep_threshold(dropout)
+
+
+def row_keys(
+    seed: Tensor | int,
+    shape: tuple[int, int, int],
+    device: torch.device,
+    examples: slice = slice(None),
+    rows: slice = slice(None),
+) -> Tensor:
+    """The two words of each row of weights as one int64, [b, h_v, n], the first in its lower half.
+
+    shape: (B, h_v, N). examples and rows select b examples and n queries.
+    """
+    B, heads, N = shape
+    example = torch.arange(B, device=device)[examples, None, None]
+    row = (example * heads + torch.arange(heads, device=device)[:, None]) * N + torch.arange(N, device=device)[rows]
+    # a copy of the tensor to a GPU waits for the GPU, but a number doesn't
+    return _splitmix64(_splitmix64(row) ^ (seed if isinstance(seed, int) else seed.to(device)))
 
 
 def drop(weights: Tensor, problem: Problem) -> Tensor:

@@ -10,7 +10,7 @@ from importlib import import_module
 import torch
 from torch import Tensor
 
-from attention.kernels import autocast, compiled, kernel_modules, reference, sdpa
+from attention.kernels import autocast, compiled, cuda_kernel, kernel_modules, reference, sdpa
 from attention.kernels.problem import Hook, Problem, Projection
 from attention.kernels.torch_compile import constant
 
@@ -101,15 +101,17 @@ def check_backend(backend: str, refusals: Mapping[str, str | None]) -> None:
 def choose(backend: str, problem: Problem) -> str:
     """Name of the kernel to run. Raises ValueError for an unknown backend and for one that can't do the problem.
 
-    `auto` chooses only among kernels whose speed has been measured. Triton has run only in its interpreter, not on a
-    GPU, so `auto` doesn't choose it.
+    `auto` chooses the kernel that was measured to be the fastest of those that are exact for the problem. On a GPU,
+    that is torch's own where heads neither mix nor drop weights, and else `cuda` if it takes the problem.
     """
     if backend != "auto":
         check_backend(backend, {backend: REFUSALS[backend](problem)} if backend in REFUSALS else {})
         return backend
     if not _products_are_faster(problem) and compiled.refusal(problem) is None:
         return "compiled"
-    return "blocked" if sdpa.refusal(problem) is not None or _blocks_are_faster(problem) else "sdpa"
+    if sdpa.refusal(problem) is None and not _blocks_are_faster(problem):
+        return "sdpa"
+    return "cuda" if problem.query.is_cuda and cuda_kernel.refusal(problem) is None else "blocked"
 
 
 def _blocks_are_faster(problem: Problem) -> bool:

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 def check_kernel(settings: Settings) -> None:
-    """Raise Mistake for backend=triton if no GPU can run it. Other backends run anywhere, so torch isn't imported."""
-    if settings.backend != "triton":
+    """Raise Mistake for backend=cuda if no GPU can run it. Other backends run anywhere, so torch isn't imported."""
+    if settings.backend != "cuda":
         return
-    from attention.kernels import triton_kernel
+    from attention.kernels import cuda_kernel
     from attention.layers.attend import BACKENDS
     from experiments.measure.hardware import resolve_device
 
-    refusal = triton_kernel.absence(resolve_device(settings.trainer.device))
+    refusal = cuda_kernel.absence(resolve_device(settings.trainer.device))
     if refusal is not None:
-        others = ", ".join(backend for backend in BACKENDS if backend != "triton")
-        raise Mistake(f"backend=triton: {refusal}; here it must be one of {others}")
+        others = ", ".join(backend for backend in BACKENDS if backend != "cuda")
+        raise Mistake(f"backend=cuda: {refusal}; here it must be one of {others}")
 
 
 def set_kernel_cache(settings: Settings, say: Callable[[str], None] | None = None) -> None:

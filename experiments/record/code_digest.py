@@ -70,7 +70,7 @@ COVERED_ROOMS = (
 )  # fmt: skip
 VERSIONED = ("experiments/data/packing.py", "experiments/tasks/finetuning/features.py")  # with a FORMAT
 KERNELS = kernel_modules()
-COMPILED_SOURCES = "attention/kernels/cpu"
+COMPILED_SOURCES = {"compiled": "attention/kernels/cpu", "cuda": "attention/kernels/cuda"}  # by the kernel
 C_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
@@ -121,7 +121,9 @@ def code_digests(
     modules += (kind_of_data,) * (module_file(kind_of_data) is not None)
     roots = (root or attention_folder().parent, *code_folders())
     digests = _digests(roots, modules, frozenset(unused)) | _table_lines(settings["model"])
-    return digests | (_compiled_sources(roots[0]) if "compiled" in ran else {})
+    for kernel in sorted(ran & COMPILED_SOURCES.keys()):
+        digests |= _compiled_sources(roots[0], kernel)
+    return digests
 
 
 def _named_modules(model: Mapping[str, Any]) -> tuple[str, ...]:
@@ -185,8 +187,9 @@ def _users_digests(names: Iterable[str]) -> dict[str, str]:
 
 
 @functools.cache
-def _compiled_sources(root: Path) -> dict[str, str]:
-    return {path.relative_to(root).as_posix(): _source(path) for path in (root / COMPILED_SOURCES).glob("*")}
+def _compiled_sources(root: Path, kernel: str) -> dict[str, str]:
+    folder = root / COMPILED_SOURCES[kernel]
+    return {path.relative_to(root).as_posix(): _source(path) for path in folder.glob("*")}
 
 
 def added_digests() -> dict[str, str]:
@@ -206,7 +209,8 @@ def import_code(settings: Mapping[str, Any]) -> None:
     The process then computes to its end with the files that it began with. Without this, what scores the run would be
     imported at its end, which may be a day later, when a file was edited or another branch checked out.
     """
-    _compiled_sources(attention_folder().parent)
+    for kernel in COMPILED_SOURCES:
+        _compiled_sources(attention_folder().parent, kernel)
     for name in code_digests(settings, None):
         if name.endswith(".py"):
             # a module that cannot be imported, and is no part of the project, is left to the module that needs it
@@ -227,7 +231,8 @@ def import_covered() -> None:
                 importlib.import_module(module_name(path.relative_to(root)))
                 _file(path)
     added_digests()
-    _compiled_sources(ours)
+    for kernel in COMPILED_SOURCES:
+        _compiled_sources(ours, kernel)
     for place in VERSIONED:
         _version(ours / place)
 

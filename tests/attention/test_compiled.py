@@ -15,7 +15,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from attention.kernels import compiled, cpu_library
+from attention.kernels import compiled, cpu_library, kernel_cache
+from attention.kernels.interruptions import INTERRUPTING
 from attention.kernels.problem import Projection
 from attention.layers.attend import attend
 from experiments.measure.cores import cpu_field
@@ -245,7 +246,9 @@ def elsewhere(monkeypatch, tmp_path):
     code = 'extern "C" long workspace_bytes() { return 0; }\nextern "C" void attend() {}\n'
     (sources / "attend.cpp").write_text(code)
     monkeypatch.setattr(cpu_library, "SOURCES", sources)
-    monkeypatch.setattr(cpu_library, "_folder", tmp_path / "nowhere")
+    # the cache is the former one again afterwards
+    monkeypatch.setattr(kernel_cache, "_folder", tmp_path / "nowhere")
+    monkeypatch.setattr(kernel_cache, "_report", None)
     # the library that this process has loaded is there again afterwards
     monkeypatch.setattr(cpu_library, "library", functools.cache(cpu_library.library.__wrapped__))
     cpu_library.build_in(tmp_path / "cache")
@@ -253,9 +256,9 @@ def elsewhere(monkeypatch, tmp_path):
 
 
 def test_it_is_built_once_and_leaves_nothing_else_behind(elsewhere):
-    handlers = [signal.getsignal(number) for number in cpu_library.INTERRUPTING]
+    handlers = [signal.getsignal(number) for number in INTERRUPTING]
     built = cpu_library._build()
-    assert [signal.getsignal(number) for number in cpu_library.INTERRUPTING] == handlers
+    assert [signal.getsignal(number) for number in INTERRUPTING] == handlers
     made = built.stat().st_mtime_ns
     assert cpu_library._build() == built and built.stat().st_mtime_ns == made
     assert sorted(elsewhere.rglob("*")) == [built.parent, built, built.parent / "lock"]

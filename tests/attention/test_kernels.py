@@ -17,8 +17,8 @@ from attention.kernels.dropout import keep_scale, kept_weights
 from attention.kernels.problem import Problem, Projection
 from attention.layers.attend import KERNELS, attend, choose
 
-# test_triton.py looks at the one for GPUs
-ON_CPU = [name for name in KERNELS if name != "triton"]
+# test_cuda_programs.py and test_cuda.py look at the one for GPUs
+ON_CPU = [name for name in KERNELS if name != "cuda"]
 INFINITY = float("inf")
 
 
@@ -462,7 +462,7 @@ def test_compiled_refuses_by_name(change, message):
         ({"dropout": 1.0}, "dropout: is 1.0"),
         ({"dropout": 0.1}, "dropout_seed: is None, must be an integer as dropout is 0.1"),
         ({"dropout": 0.1, "dropout_seed": torch.zeros(1)}, r"dropout_seed: is torch.float32 of shape \[1\]"),
-        ({"backend": "flash"}, "backend: is 'flash', must be one of auto, blocked, compiled, reference, sdpa"),
+        ({"backend": "flash"}, "backend: is 'flash', must be one of auto, blocked, compiled, cuda, reference, sdpa"),
     ],
 )
 def test_a_mistake_is_named(change, message):

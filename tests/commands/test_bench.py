@@ -136,10 +136,10 @@ def test_a_kernel_without_float64_is_compared_in_the_precision_that_is_timed(mon
         assert problem.value.dtype == torch.float32
         return blocked.attend(problem) * (1 + error)
 
-    monkeypatch.setitem(core.REFUSALS, "triton", lambda problem: None)
-    monkeypatch.setitem(core.KERNELS, "triton", single)
-    found = check(contender("variant=talking_heads", "backend=triton"))
-    assert found.kernel == "triton" and ("output has a relative error" in found.error) == bool(error)
+    monkeypatch.setitem(core.REFUSALS, "cuda", lambda problem: None)
+    monkeypatch.setitem(core.KERNELS, "cuda", single)
+    found = check(contender("variant=talking_heads", "backend=cuda"))
+    assert found.kernel == "cuda" and ("output has a relative error" in found.error) == bool(error)
 
 
 def test_a_kernel_that_is_wrong_in_its_gradient_or_in_low_precision_only_is_found(monkeypatch):
@@ -284,7 +284,7 @@ def test_the_spread_is_the_distance_of_the_quartiles():
         (["data=text", "data.train=nope.txt", "--scope", "step"], "data=text: a bench does not use data"),
         (["max_steps=3"], "max_steps=3: a bench does not use max_steps"),
         (["seed=range(0,65)", *TINY], "65 contenders have the same sizes; at most 64"),
-        (["backend=blocked,triton", *CPU], "backend=triton: it runs on a CUDA GPU, not on cpu"),
+        (["backend=blocked,cuda", *CPU], "backend=cuda: it runs on a CUDA GPU, not on cpu"),
     ],
 )
 def test_a_mistake_is_named_and_nothing_is_measured(attn, words, said):

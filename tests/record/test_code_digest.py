@@ -85,9 +85,19 @@ def test_comments_other_variants_and_kernels_that_did_not_run_change_nothing(gat
 
 def test_the_kernels_are_those_that_ran(gated):
     ran = {backend: code_digests(gated, backend) for backend in ("sdpa", "blocked+compiled", None)}
-    known = {"sdpa", "blocked", "compiled", "reference", "triton_kernel"}
+    known = {"sdpa", "blocked", "compiled", "reference", "cuda_kernel"}
     kernels = {backend: {Path(name).stem for name in digests} & known for backend, digests in ran.items()}
     assert kernels == {"sdpa": {"sdpa"}, "blocked+compiled": {"blocked", "compiled"}, None: set()}
+
+
+@pytest.mark.parametrize(
+    ("backend", "folders"),
+    [("compiled", ["cpu"]), ("cuda", ["cuda"]), ("compiled+cuda", ["cpu", "cuda"]), ("blocked", []), (None, [])],
+)
+def test_the_sources_of_a_compiled_kernel_count_where_it_ran(gated, backend, folders):
+    paths = (path for folder in folders for path in (ROOT / "attention" / "kernels" / folder).glob("*"))
+    found = {name for name in code_digests(gated, backend) if not name.partition(":")[0].endswith(".py")}
+    assert found == {path.relative_to(ROOT).as_posix() for path in paths}
 
 
 def test_it_imports_nothing_heavy_and_is_quick_from_the_second_cell_on(gated):

@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 import pytest
+import torch
 
 from experiments.display.progress import Display
 from experiments.measure.cores import Neighbours
@@ -227,6 +228,8 @@ def ends_alike_when_cut(go, outcome, monkeypatch):
 @pytest.fixture
 def processes(tmp_path):
     """processes(size, work, kind) -> Processes; none is left at the end."""
+    if torch.cuda.is_initialized():
+        pytest.skip("an earlier test of this process has used a GPU, so it can't be forked")
     started = []
 
     def start(size, work, kind=DistributedWorld):

@@ -1,0 +1,75 @@
+"""Attention on a GPU in bfloat16, by the CUDA programs in `cuda/`, which write no map to memory.
+
+`cuda_mixed` is for heads that mix, `cuda_plain` for heads that don't.
+"""
+
+# B batch, N queries, M memory, K key size, V value size
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attention.kernels import cuda_library, cuda_mixed, cuda_plain
+from attention.kernels.cuda_launch import shared_limit
+from attention.kernels.dropout import has_no_data, row_keys, seed_number
+from attention.kernels.problem import Problem
+from attention.kernels.torch_compile import not_compiled
+
+
+def absence(device: torch.device) -> str | None:
+    """Why this kernel can't run on the device, whatever the problem, or None. Meta tensors are accepted everywhere."""
+    if device.type == "meta":
+        return None
+    if device.type != "cuda":
+        return f"it runs on a CUDA GPU, not on {device.type}"
+    if not torch.cuda.is_available():
+        return "torch finds no CUDA GPU"
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return "it needs a GPU of compute capability 8.0 or newer"
+    return cuda_library.absence()
+
+
+@not_compiled
+def refusal(problem: Problem) -> str | None:
+    """Why this kernel can't do the problem, or None."""
+    query, key, value, mask = problem.query, problem.key, problem.value, problem.mask
+    reason = absence(query.device)
+    if reason is not None:
+        return reason
+    projections = [each for each in (problem.logits_projection, problem.weights_projection) if each is not None]
+    static = [each.static for each in projections if each.static is not None]
+    if len(static) < len(projections):
+        return "it mixes heads by static projections only"
+    if problem.bias is not None:
+        return "it takes no bias on the logits"
+    if mask is not None and mask.shape[1:] != (1, 1, key.shape[1]):
+        return "it takes a mask of memory positions only, [B, 1, 1, M]"
+    if others := {str(each.dtype) for each in (query, key, value, *static) if each.dtype != torch.bfloat16}:
+        return f"it computes in bfloat16, not in {' and '.join(sorted(others))}"
+    if query.shape[-1] % 8 or value.shape[-1] % 8 or 0 in (*query.shape, *value.shape):
+        return "it needs a key size and a value size that are multiples of 8, and at least one example and position"
+    if problem.scale <= 0:
+        return f"it needs a positive scale, not {problem.scale}"
+    sizes = cuda_mixed.Sizes.of(problem) if projections else cuda_plain.Sizes.of(problem)
+    return sizes.refusal(shared_limit(query))
+
+
+@not_compiled
+def attend(problem: Problem) -> Tensor:
+    """Compute the same as the reference, including gradients.
+
+    Factors of products are in bfloat16, also the maps and their gradients; sums and the softmax are in float32. There
+    are no atomic additions, so the same inputs give the same bits. A second derivative raises torch's RuntimeError.
+    """
+    query, value = problem.query, problem.value
+    tensors, keys = (query, problem.key, value), None
+    if problem.dropout_seed is not None and not has_no_data(query):
+        shape = (query.shape[0], value.shape[2], query.shape[1])
+        keys = row_keys(seed_number(problem.dropout_seed, query), shape, query.device)
+    options = (problem.scale, problem.dropout, problem.mask, keys)
+    if problem.logits_projection is None and problem.weights_projection is None:
+        return cuda_plain.Plain.apply(cuda_plain.Sizes.of(problem), *options, *tensors)
+    sizes = cuda_mixed.Sizes.of(problem)
+    tiles = sizes.tiles(shared_limit(query))
+    return cuda_mixed.Mixed.apply(sizes, tiles, *options, *tensors, *cuda_mixed.projections(problem, sizes))

@@ -1,0 +1,83 @@
+"""How the programs in `cuda/` are launched: their arguments, and what they need of tensors and GPU."""
+
+# B batch, N queries, M memory
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from attention.kernels import cuda_library
+from attention.kernels.dropout import has_no_data, keep_scale, keep_threshold
+
+LARGEST_SHARED_LIMIT = 232_448  # of compute capability 9.0, in bytes
+
+
+class Arguments(ctypes.Structure):
+    """The arguments of every program, as `cuda/problem.h` declares them."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in (
+            "query", "key", "value", "grad_output", "logits_projection", "weights_projection", "mask", "dropout_keys",
+            "lse", "correction", "output", "grad_query", "grad_key", "grad_value",
+            "grad_logits_projection", "grad_weights_projection",
+        )),
+        *((name, ctypes.c_int) for name in ("queries", "memory", "mask_stride", "keep_threshold")),
+        *((name, ctypes.c_float) for name in ("scale", "keep_scale")),
+    ]  # fmt: skip
+
+
+class Launch:
+    """Launches the programs of one file on one problem: `launch(program, blocks, **tensors)`.
+
+    Tensors are named as in `Arguments`. Those that the constructor takes (among them query and key) belong to every
+    launch. If the query has no data, nothing is launched.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        constants: Mapping[str, int],
+        threads: int,
+        shared_bytes: Mapping[str, int],
+        scale: float,
+        dropout: float,
+        **tensors: Tensor | None,
+    ) -> None:
+        query, key, mask = tensors["query"], tensors["key"], tensors["mask"]
+        assert query is not None and key is not None
+        self.source, self.constants, self.threads, self.shared_bytes = source, constants, threads, shared_bytes
+        self.query, self.tensors = query, tensors
+        memory = key.shape[1]
+        threshold, factor = (keep_threshold(dropout), keep_scale(dropout)) if dropout else (0, 1.0)
+        self.arguments = Arguments(
+            queries=query.shape[1], memory=memory, mask_stride=0 if mask is None or mask.shape[0] == 1 else memory,
+            keep_threshold=threshold, scale=scale, keep_scale=factor,
+        )  # fmt: skip
+
+    def __call__(self, program: str, blocks: int, **tensors: Tensor | None) -> None:
+        """Launch a program on torch's current stream. Raises RuntimeError if it can't be compiled or launched."""
+        if has_no_data(self.query):
+            return
+        for name, tensor in (self.tensors | tensors).items():
+            setattr(self.arguments, name, None if tensor is None else tensor.data_ptr())
+        with torch.cuda.device_of(self.query):
+            programs = cuda_library.programs(self.source, tuple(self.constants.items()), self.query.device)
+            programs.launch(program, blocks, self.threads, self.shared_bytes[program], self.arguments)
+
+
+def dense(tensor: Tensor) -> Tensor:
+    """Make the tensor contiguous and aligned to 16 bytes, as copies to shared memory need it."""
+    tensor = tensor.contiguous()
+    return tensor if has_no_data(tensor) or tensor.data_ptr() % 16 == 0 else tensor.clone()
+
+
+def shared_limit(tensor: Tensor) -> int:
+    """Bytes of shared memory that a program can have on the tensor's GPU; if it has no data, the most of any GPU."""
+    if has_no_data(tensor):
+        return LARGEST_SHARED_LIMIT
+    # torch's stubs don't have it
+    return int(torch.cuda.get_device_properties(tensor.device).shared_memory_per_block_optin)  # type: ignore[attr-defined]

@@ -1,0 +1,117 @@
+"""The programs of `attention/kernels/cuda` on a CPU, where `emulated_gpu.cpp` stands in for `lanes.h`."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest import mock
+
+import torch
+
+from attention.kernels import cuda_kernel, cuda_library, kernel_cache
+from attention.kernels.cpu_library import COMPILERS
+
+GPU = Path(__file__).with_name("emulated_gpu.cpp")
+COMPILER = shlex.split(os.environ.get("CXX", "")) or list(filter(None, map(shutil.which, COMPILERS)))[:1]
+# without the checks of glibc, which take a jump from one fiber to another for a mistake
+FLAGS = ("-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-U_FORTIFY_SOURCE")
+SHARED_LIMIT = 232_448  # bytes, of an H100
+
+
+class Programs:
+    """Stands in for `cuda_library.Programs`: runs the programs on the tensors of the CPU."""
+
+    def __init__(self, path: Path) -> None:
+        self.library = ctypes.CDLL(str(path))
+
+    def launch(self, program: str, blocks: int, threads: int, shared_bytes: int, arguments: ctypes.Structure) -> None:
+        """Run a program. The process ends with a message if the program does what a GPU doesn't take."""
+        self.library.launch(program.encode(), blocks, threads, shared_bytes, ctypes.byref(arguments))
+
+
+def build(constants: cuda_library.Constants, sources: Path) -> Path:
+    """The library of the programs for these constants, built if it isn't in the cache."""
+    definitions = [f"-D{name}={value}" for name, value in constants]
+    parts = [GPU.read_bytes(), *(path.read_bytes() for path in sorted(sources.iterdir()))]
+    parts.append(" ".join([*COMPILER, *FLAGS, *definitions]).encode())
+
+    def compiled(scratch: str) -> bytes:
+        library = Path(scratch) / "library.so"
+        subprocess.run(
+            [*COMPILER, *FLAGS, *definitions, f"-I{sources}", str(GPU), "-o", str(library)],
+            env=os.environ | {"TMPDIR": scratch},
+            check=True,
+        )
+        return library.read_bytes()
+
+    name = f"emulated-{hashlib.sha256(bytes(1).join(parts)).hexdigest()[:32]}.so"
+    return kernel_cache.kept(name, "an emulated kernel", compiled)
+
+
+class Compiled(NamedTuple):
+    """A file of the programs, the constants that it is compiled for, and what is launched of it."""
+
+    source: str
+    constants: cuda_library.Constants
+    launches: dict[str, tuple[int, int]]  # by the program: threads of a block, bytes of shared memory
+
+    def launch(self, program: str, blocks: int, threads: int, shared_bytes: int, arguments: ctypes.Structure) -> None:
+        """Note a launch."""
+        self.launches[program] = (threads, shared_bytes)
+
+
+@contextmanager
+def emulated_gpu(cache: Path, sources: Path = cuda_library.SOURCES) -> Iterator[None]:
+    """A block in which backend=cuda takes tensors of the CPU.
+
+    cache: the folder where libraries are kept. sources: the folder of the programs.
+    """
+    loaded: dict[cuda_library.Constants, Programs] = {}
+
+    def programs(source: str, constants: cuda_library.Constants, device: torch.device) -> Programs:
+        if constants not in loaded:
+            with mock.patch.multiple(kernel_cache, _folder=cache, _report=None):
+                loaded[constants] = Programs(build(constants, sources))
+        return loaded[constants]
+
+    with _gpu(programs, SHARED_LIMIT):
+        yield
+
+
+@contextmanager
+def launches_noted(shared_limit: int) -> Iterator[list[Compiled]]:
+    """A block in which backend=cuda takes tensors of the CPU, notes what it would launch, and computes nothing.
+
+    shared_limit: bytes of shared memory that the GPU has for a program.
+    """
+    noted: dict[tuple[str, cuda_library.Constants], Compiled] = {}
+    everything: list[Compiled] = []
+
+    def programs(source: str, constants: cuda_library.Constants, device: torch.device) -> Compiled:
+        if (source, constants) not in noted:
+            noted[source, constants] = Compiled(source, constants, {})
+            everything.append(noted[source, constants])
+        return noted[source, constants]
+
+    with _gpu(programs, shared_limit):
+        yield everything
+
+
+@contextmanager
+def _gpu(programs: Callable[..., Any], shared_limit: int) -> Iterator[None]:
+    properties = SimpleNamespace(shared_memory_per_block_optin=shared_limit)
+    with (
+        mock.patch.object(cuda_library, "programs", programs),
+        mock.patch.object(cuda_kernel, "absence", lambda device: None),
+        mock.patch.object(torch.cuda, "get_device_properties", lambda device: properties),
+    ):
+        yield
