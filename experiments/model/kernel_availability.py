@@ -28,9 +28,9 @@ def check_kernel(settings: Settings) -> None:
 
 
 def set_kernel_cache(settings: Settings, say: Callable[[str], None] | None = None) -> None:
-    """Set the cache folder in which the compiled kernel is looked for and later built. This builds nothing yet.
+    """Set the cache folder in which compiled kernels are looked for and kept. This builds nothing yet.
 
-    say: receives a line before the kernel is built and one after it.
+    say: receives a line before a kernel is built and one after it.
     """
     from attention.kernels import cpu_library
 

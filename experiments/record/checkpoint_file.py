@@ -58,11 +58,21 @@ def save(folder: Path, which: WhichCheckpoint, step: int, tensors: dict[str, Ten
         temporary.chmod(0o644)
         # before the file gets its name: a file without a checksum is not a checkpoint, a checksum alone is ignored
         write(path.with_suffix(".sha256"), file_digest(temporary) + "\n")
-    others = [file for file in _files(folder, which) if file != path]
-    newest = [file for file in others if file < path][: KEPT[which] - 1]
-    # later ones were skipped as damaged, or belong to steps that are being repeated
-    for file in set(others) - set(newest):
+    for file in _files(folder, which):
+        # later ones were skipped as damaged, or belong to steps that are being repeated
+        if file > path:
+            _remove(file, file.with_suffix(".sha256"))
+    remove_outdated(path, which)
+
+
+def remove_outdated(newest: Path, which: WhichCheckpoint) -> None:
+    """Remove checkpoints that are no longer kept beside `newest`, and checksums that a killed process left alone."""
+    earlier = [file for file in _files(newest.parent, which) if file < newest]
+    for file in earlier[KEPT[which] - 1 :]:
         _remove(file, file.with_suffix(".sha256"))
+    for left in newest.parent.glob(f"{PREFIX[which]}-*.sha256"):
+        if not left.with_suffix(".safetensors").exists():
+            _remove(left)
 
 
 def load(folder: Path, which: WhichCheckpoint, report: Callable[[str], None]) -> Checkpoint | None:

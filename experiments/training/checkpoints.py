@@ -7,7 +7,7 @@ from torch import Tensor
 from experiments.data.cache import other_tokens
 from experiments.failures.failure import Mistake
 from experiments.files.digest import digest
-from experiments.record.checkpoint_file import Checkpoint, check_fits, load, origin, save, weights
+from experiments.record.checkpoint_file import Checkpoint, check_fits, load, origin, remove_outdated, save, weights
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.folder import configuration_digest
 from experiments.settings.devices import largest_part
@@ -53,6 +53,8 @@ def resume_from(run: Run, checkpoint: Checkpoint) -> None:
     run.progress = header.progress
     run.learner.micro_batch = min(header.micro_batch, largest_part(run.learner.batch_size, run.world.size))
     run.folder.metrics.return_to(header.metrics, run.say)
+    # the process that wrote the checkpoint may have been killed before it did this
+    remove_outdated(checkpoint.path, "newest")
 
 
 def write_checkpoint(run: Run) -> None:

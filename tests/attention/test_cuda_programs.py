@@ -292,6 +292,8 @@ def outcome(case: Case, folder: Path, name: str = "", number: int = 0) -> int:
 
     It takes a copy of the programs in the folder; if there is a name, this file is without one of its statements.
     """
+    if torch.cuda.is_initialized():
+        pytest.skip("an earlier test of this process has used a GPU, so it can't be forked")
     sources = folder / "sources"
     if not sources.exists():
         shutil.copytree(cuda_library.SOURCES, sources)

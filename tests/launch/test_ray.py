@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -79,12 +80,19 @@ def test_cells_run_on_a_cluster_and_what_is_done_is_skipped(sweep, cluster, tmp_
     assert sorted(map(str, statuses(tmp_path))) == ["done", "done", "nan", "nan"]
 
 
+def words_of(process: psutil.Process) -> str:
+    """The command of a process; of one that has ended, nothing."""
+    with suppress(psutil.Error):
+        return " ".join(process.cmdline())
+    return ""
+
+
 @pytest.mark.campaign
 def test_a_cell_whose_worker_is_killed_goes_on_to_the_same_bytes(sweep, shell, tiny, tmp_path):
     process = sweep("seed=0", *LONG)
     until(lambda: begun(tmp_path))
     descendants = psutil.Process(process.pid).children(recursive=True)
-    (worker,) = [each for each in descendants if "train_cell" in " ".join(each.cmdline())]
+    (worker,) = [each for each in descendants if "train_cell" in words_of(each)]
     worker.send_signal(signal.SIGKILL)
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, said

@@ -289,8 +289,8 @@ DEVICE void drop_words(u32 (&dU)[GV][2], const Arguments& arguments, int example
     if (DROPOUT) for_dropped(arguments, example, sight, y, at, [&](int j, int e) { dU[j][e / 2] &= e % 2 ? 0xFFFFu : 0xFFFF0000u; });
 }
 
-// A map in shared memory, [8 ROUND, X, Y]: as many groups of eight heads as there is room for. The eight y of a warp are 16 bytes; which 16 of a row is chosen so that
-// stores and loads meet few banks twice.
+// A map in shared memory, [8 ROUND, X, Y]: as many groups of eight heads as there is room for. The eight y of a warp are
+// 16 bytes; which 16 of a row is chosen so that stores and loads meet few banks twice.
 DEVICE int place_of(int head, int x, int y_tile) {
     return ((head * X + x) * Y_TILES + (y_tile ^ ((x >> 1 ^ head >> 1) & (Y_TILES - 1)))) * 8;
 }
