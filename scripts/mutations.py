@@ -223,8 +223,8 @@ MUTATIONS = [
     Mutation("experiments/results/index.py", "for name in beside)])", "for name in ())])", "results/test_index.py"),
     Mutation(
         "experiments/record/checkpoint_file.py",
-        "for file in others if file < path]",
-        "for file in others]",
+        "if file > path:",
+        "if file < path:",
         "training/test_checkpoint.py",
     ),
     Mutation(
