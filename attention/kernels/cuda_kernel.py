@@ -67,7 +67,8 @@ def attend(problem: Problem) -> Tensor:
     if problem.dropout_seed is not None and not has_no_data(query):
         shape = (query.shape[0], value.shape[2], query.shape[1])
         keys = row_keys(seed_number(problem.dropout_seed, query), shape, query.device)
-    options = (problem.scale, problem.dropout, problem.mask, keys)
+    mask = None if problem.mask is None else problem.mask.contiguous()
+    options = (problem.scale, problem.dropout, mask, keys)
     if problem.logits_projection is None and problem.weights_projection is None:
         return cuda_plain.Plain.apply(cuda_plain.Sizes.of(problem), *options, *tensors)
     sizes = cuda_mixed.Sizes.of(problem)

@@ -50,23 +50,29 @@ class Launch:
         query, key, mask = tensors["query"], tensors["key"], tensors["mask"]
         assert query is not None and key is not None
         self.source, self.constants, self.threads, self.shared_bytes = source, constants, threads, shared_bytes
-        self.query, self.tensors = query, tensors
+        self.query = query
         memory = key.shape[1]
         threshold, factor = (keep_threshold(dropout), keep_scale(dropout)) if dropout else (0, 1.0)
         self.arguments = Arguments(
             queries=query.shape[1], memory=memory, mask_stride=0 if mask is None or mask.shape[0] == 1 else memory,
             keep_threshold=threshold, scale=scale, keep_scale=factor,
         )  # fmt: skip
+        self._take(tensors)
 
     def __call__(self, program: str, blocks: int, **tensors: Tensor | None) -> None:
         """Launch a program on torch's current stream. Raises RuntimeError if it can't be compiled or launched."""
         if has_no_data(self.query):
             return
-        for name, tensor in (self.tensors | tensors).items():
-            setattr(self.arguments, name, None if tensor is None else tensor.data_ptr())
+        self._take(tensors)
         with torch.cuda.device_of(self.query):
             programs = cuda_library.programs(self.source, tuple(self.constants.items()), self.query.device)
             programs.launch(program, blocks, self.threads, self.shared_bytes[program], self.arguments)
+
+    def _take(self, tensors: Mapping[str, Tensor | None]) -> None:
+        """Set arguments. Their tensors must stay alive until the last launch."""
+        if not has_no_data(self.query):
+            for name, tensor in tensors.items():
+                setattr(self.arguments, name, None if tensor is None else tensor.data_ptr())
 
 
 def dense(tensor: Tensor) -> Tensor:

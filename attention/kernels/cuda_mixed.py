@@ -136,7 +136,7 @@ class Mixed(torch.autograd.Function):
         lse = query.new_empty(B, N, -(-sizes.heads // 8) * 8, dtype=torch.float32)
         inputs = {
             "query": query, "key": key, "value": value, "logits_projection": P_l, "weights_projection": P_w,
-            "mask": None if mask is None else mask.contiguous(), "dropout_keys": keys,
+            "mask": mask, "dropout_keys": keys,
         }  # fmt: skip
         launch = sizes.launch(tiles, scale, dropout, inputs)
         for program in ("sums", "output"):

@@ -86,7 +86,6 @@ class Plain(torch.autograd.Function):
         query, key, value = map(dense, tensors)
         B, N = query.shape[:2]
         output, lse = value.new_empty(B, N, *value.shape[2:]), query.new_empty(B, sizes.heads, N, dtype=torch.float32)
-        mask = None if mask is None else mask.contiguous()
         inputs = {"query": query, "key": key, "value": value, "mask": mask, "dropout_keys": keys}
         launch = Launch("plain.cu", sizes.constants(), THREADS, sizes.shared_bytes(), scale, dropout, **inputs)
         launch("plain_output", sizes.blocks(B, N), lse=lse, output=output)

@@ -27,6 +27,7 @@ from attention.layers.attend import Projection, choose
 from tests.attention import cubin
 from tests.attention.emulated_gpu import COMPILER, SHARED_LIMIT, emulated_gpu, launches_noted
 from tests.attention.test_kernels import STATIC_TERMS, run, saved_numbers, tensors
+from tests.fixtures.device import skip_where_no_process_can_be_forked
 
 BF16 = torch.bfloat16
 LOGITS, WEIGHTS = ((term,) for term in STATIC_TERMS)
@@ -292,8 +293,7 @@ def outcome(case: Case, folder: Path, name: str = "", number: int = 0) -> int:
 
     It takes a copy of the programs in the folder; if there is a name, this file is without one of its statements.
     """
-    if torch.cuda.is_initialized():
-        pytest.skip("an earlier test of this process has used a GPU, so it can't be forked")
+    skip_where_no_process_can_be_forked()
     sources = folder / "sources"
     if not sources.exists():
         shutil.copytree(cuda_library.SOURCES, sources)

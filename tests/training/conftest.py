@@ -9,7 +9,6 @@ import signal
 from pathlib import Path
 
 import pytest
-import torch
 
 from experiments.display.progress import Display
 from experiments.measure.cores import Neighbours
@@ -24,6 +23,7 @@ from experiments.training.distributed.group import DistributedWorld
 from experiments.training.run import Run
 from experiments.training.step.learner import Learner
 from experiments.training.train import train
+from tests.fixtures.device import skip_where_no_process_can_be_forked
 from tests.fixtures.outcome import outcome as of_folder
 from tests.training.distributed.forked import PARTS, Processes, losses
 
@@ -228,8 +228,7 @@ def ends_alike_when_cut(go, outcome, monkeypatch):
 @pytest.fixture
 def processes(tmp_path):
     """processes(size, work, kind) -> Processes; none is left at the end."""
-    if torch.cuda.is_initialized():
-        pytest.skip("an earlier test of this process has used a GPU, so it can't be forked")
+    skip_where_no_process_can_be_forked()
     started = []
 
     def start(size, work, kind=DistributedWorld):
