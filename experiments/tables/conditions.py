@@ -118,7 +118,8 @@ def _learning_rates(request: Request) -> Iterator[tuple[str, str]]:
     """The learning rates of the rows' families, unless the user gives one."""
     for family, tuning in request.family_tunings.items():
         tried = ", ".join(f"{rate:g}: {score:.4g}" for rate, score in sorted((tuning.tried or {}).items()))
-        yield f"learning rate of {family}", f"{tuning.chosen:g}; {tuning.where}" + (f" ({tried})" if tried else "")
+        chosen = f"{tuning.chosen:g}" if tuning.chosen else "that of the settings"
+        yield f"learning rate of {family}", f"{chosen}; {tuning.where}" + (f" ({tried})" if tried else "")
 
 
 def _of_results(results: Sequence[Fields]) -> Iterator[tuple[str, str]]:

@@ -7,10 +7,10 @@ from typing import Any
 
 from experiments.record.dotted import value_at
 from experiments.tables.definition.request import Request
+from experiments.tables.definition.table import PAPER
 from experiments.tables.sources.choose import source_of
 from experiments.tables.sources.source import Source
 
-PAPER = "paper"  # the budget that is the paper's own set-up
 SETTINGS = {
     "objective": "objective.kind",
     "mask rate": "objective.rate",

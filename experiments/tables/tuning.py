@@ -17,6 +17,7 @@ from experiments.cells.resources import Workers
 from experiments.failures.failure import Failure, Mistake
 from experiments.failures.wording import joined, plural
 from experiments.record.dotted import value_at
+from experiments.tables.definition.overrides import key_of
 from experiments.tables.definition.request import Request, RowUnderScheme
 from experiments.tables.definition.table import Direction, Tuning
 from experiments.tables.seeds import seeds_text
@@ -83,10 +84,10 @@ def as_yaml(tunings: Mapping[str, Tuning]) -> str:
 
 
 def _untuned(request: Request) -> list[str]:
-    if not request.budget.learning_rates:
-        raise Mistake(f"--tune: the budget {request.budget_name} of {request.name} has no learning_rates")
-    if not (families := request.family_tunings):
+    if any(key_of(override) == "learning_rate" for override in request.overrides):
         raise Mistake("--tune: finds the learning rate itself", "leave learning_rate=... out")
+    if not (families := request.family_tunings):
+        raise Mistake(f"--tune: no row of the budget {request.budget_name} of {request.name} has a rate to tune")
     if not (untuned := [family for family, tuning in families.items() if not tuning.is_fair]):
         raise Mistake(
             f"--tune: no rate is left to tune; the families are {joined(list(families))}",
@@ -102,7 +103,14 @@ def _trials(request: Request, family: str) -> _Trials:
     for scheme in dict.fromkeys(of.scheme for of in of_family):
         under_it = [of for of in of_family if of.scheme == scheme]
         rows |= {of.key: of for of in (under_it[0], under_it[-1])}
-    return _Trials(request.budget.learning_rates[family].chosen, request.budget.better, rows)
+    chosen = request.family_tunings[family].chosen
+    return _Trials(chosen or _rate_of_settings(request, next(iter(rows.values()))), request.budget.better, rows)
+
+
+def _rate_of_settings(request: Request, row: RowUnderScheme) -> float:
+    settings = source_of(request, {row.key: row.definition}).timed(row.key)
+    assert settings is not None, "only runs have families"
+    return settings.learning_rate
 
 
 def _score(request: Request, trials: _Trials, steps: int, console: Console, workers: Workers) -> float:

@@ -320,7 +320,7 @@ def test_seeds_by_their_number_or_by_the_first_and_the_last():
         ([TABLE, "--until-resolved", "--seeds", "4"], "chooses the seeds itself"),
         ([TABLE, "--tune", "--render-only"], "--tune makes no table\n  only --budget"),
         ([TABLE, "--tune", "--format", "csv"], "--tune makes no table\n  only --budget"),
-        (["bhojanapalli2020/theorem1", "--tune"], "has no learning_rates"),
+        (["bhojanapalli2020/theorem1", "--tune"], "has a rate to tune"),
         ([TABLE, "seed=4"], "--seeds sets seed"),
         ([TABLE, "hiden_size=4"], "did you mean hidden_size?"),
         ([TABLE, "hidden_size=8"], "key_size"),

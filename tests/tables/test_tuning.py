@@ -13,7 +13,7 @@ from experiments.failures.failure import Failure, Mistake
 from experiments.record.result import UNKNOWN
 from experiments.tables import tuning
 from experiments.tables.definition.request import Request, load
-from experiments.tables.definition.table import Tuning
+from experiments.tables.definition.table import UNTUNED, Tuning
 from experiments.tables.sources.source import CellOutcome, TableCell
 
 
@@ -110,10 +110,27 @@ def test_what_cannot_be_tuned_is_refused(tuned):
         tuned(3e-3, overrides=["learning_rate=1e-3"])
     for name, why in [
         ("shazeer2020/heads", "no rate is left to tune; the families are multi_head and talking_heads"),
-        ("bhojanapalli2020/theorem1", "has no learning_rates"),
+        ("bhojanapalli2020/theorem1", r"no row of the budget nano .* has a rate to tune"),
     ]:
         with pytest.raises(Mistake, match=why):
             tuning.tune(Request(name, load(name), "nano", range(4)), Console(quiet=True))
+    with pytest.raises(Mistake, match=r"no row of the budget paper .* has a rate to tune"):
+        tuning.tune(Request("shazeer2020/heads", load("shazeer2020/heads"), "paper", range(4)), Console(quiet=True))
+
+
+def test_a_family_without_a_rate_is_tuned_from_that_of_the_settings(monkeypatch):
+    asked, source_of = [], tuning.source_of
+
+    def source(request, rows):
+        tried = any(override.startswith("learning_rate=") for override in request.overrides)
+        return Known(request, rows, 3e-3, asked) if tried else source_of(request, rows)
+
+    monkeypatch.setattr(tuning, "source_of", source)
+    request = Request("shazeer2020/heads_t5", load("shazeer2020/heads_t5"), "small", range(4))
+    assert request.is_untuned and request.family_tunings == {"multi_head": UNTUNED, "talking_heads": UNTUNED}
+    found = tuning.tune(request, Console(quiet=True), 2)
+    assert [rate for rate, _ in asked[:3]] == [2.1e-3, 3e-3, 4.2e-3], "around the rate of the settings"
+    assert {family: of.chosen for family, of in found.items()} == {"multi_head": 3e-3, "talking_heads": 3e-3}
 
 
 def test_a_cell_that_fails_ends_it(tuned, monkeypatch):

@@ -77,7 +77,7 @@ def key_of(override: str) -> str:
 
 def _learning_rate(row: TableRow, budget: Budget) -> list[str]:
     tuning = budget.learning_rates.get(row.family or "")
-    return [f"learning_rate={tuning.chosen!r}"] if tuning else []
+    return [f"learning_rate={tuning.chosen!r}"] if tuning and tuning.chosen else []
 
 
 def _check_free(rows: Mapping[str, TableRow], overrides: list[str]) -> None:

@@ -10,7 +10,17 @@ from pathlib import Path
 
 from experiments.tables.definition.folder import check_name, read
 from experiments.tables.definition.overrides import key_of
-from experiments.tables.definition.table import Budget, Claim, Printed, Scheme, Table, TableRow, Tuning
+from experiments.tables.definition.table import (
+    PAPER,
+    UNTUNED,
+    Budget,
+    Claim,
+    Printed,
+    Scheme,
+    Table,
+    TableRow,
+    Tuning,
+)
 
 
 @dataclass(frozen=True)
@@ -73,14 +83,17 @@ class Request:
 
     @cached_property
     def tunings(self) -> dict[str, Tuning]:
-        """The tuning of the learning rate of each configuration that takes the rate of its family.
+        """The tuning of the learning rate of each configuration that belongs to a family.
 
-        Empty if the user gives the rate.
+        A family without a rate takes that of the budget's settings, which only the paper's own budget has tuned. Empty
+        if the user gives the rate.
         """
         if any(key_of(override) == "learning_rate" for override in self.overrides):
             return {}
         rates = self.budget.learning_rates
-        families = {key: of.definition.family or "" for key, of in self.configurations.items()}
+        families = {key: of.definition.family for key, of in self.configurations.items() if of.definition.family}
+        if not rates and self.budget_name != PAPER:
+            rates = dict.fromkeys(families.values(), UNTUNED)
         return {key: rates[family] for key, family in families.items() if family in rates}
 
     @property

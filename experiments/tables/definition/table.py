@@ -18,6 +18,7 @@ from experiments.tables.definition.inequality import IDENTIFIER, Statement, pars
 
 BudgetName = Literal["nano", "small", "medium", "paper"]
 BUDGETS: tuple[str, ...] = get_args(BudgetName)
+PAPER: BudgetName = "paper"  # the budget that is the paper's own set-up, its learning rates included
 Direction = Literal["higher", "lower"]
 IN_NATS = ("validation_loss", "distance")  # scores
 # who claims it; a check is true by proof or by construction, so it tests the code and is no evidence
@@ -90,7 +91,7 @@ class Claim(Group):
 class Tuning(Group):
     """The learning rate of a family of rows, with the rates that were tried."""
 
-    chosen: Positive
+    chosen: Positive | None  # null: that of the budget's settings
     where: Text  # cell, steps and seeds of the trials
     # learning rate -> mean score; empty: not tuned; null: the paper's own rate
     tried: Annotated[dict[Positive, float], Field(strict=False)] | None
@@ -110,6 +111,9 @@ class Tuning(Group):
     @classmethod
     def _number(cls, value: Any) -> Any:
         return float(value) if isinstance(value, str) else value
+
+
+UNTUNED = Tuning(chosen=None, where="not tuned", tried={})
 
 
 class Budget(Group):
