@@ -120,10 +120,17 @@ def code_digests(
     # only for kinds that the user adds; for our own, the version of the packed text is enough
     modules += (kind_of_data,) * (module_file(kind_of_data) is not None)
     roots = (root or attention_folder().parent, *code_folders())
-    digests = _digests(roots, modules, frozenset(unused)) | _table_lines(settings["model"])
+    digests = _digests(roots, modules, frozenset(unused), FOLLOWED)
+    digests |= {place: _version(roots[0] / place) for place in VERSIONED} | _table_lines(settings["model"])
     for kernel in sorted(ran & COMPILED_SOURCES.keys()):
         digests |= _compiled_sources(roots[0], kernel)
     return digests
+
+
+def measure_digests(module: str) -> dict[str, str]:
+    """The digest of each file that a measurement of trained models computes with, by its path."""
+    roots = (attention_folder().parent, *code_folders())
+    return _digests(roots, (module,), frozenset(), ("experiments.heads.", *FOLLOWED))
 
 
 def _named_modules(model: Mapping[str, Any]) -> tuple[str, ...]:
@@ -147,8 +154,13 @@ def _table_lines(model: Mapping[str, Any]) -> dict[str, str]:
 
 
 @functools.cache
-def _digests(roots: tuple[Path, ...], modules: tuple[str, ...], unused: frozenset[str]) -> dict[str, str]:
-    """The digests of the modules and of everything that they import, without what the run does not use."""
+def _digests(
+    roots: tuple[Path, ...], modules: tuple[str, ...], unused: frozenset[str], followed: tuple[str, ...]
+) -> dict[str, str]:
+    """The digests of the modules and of everything that they import, without what is not used.
+
+    followed: the beginnings of the names of those modules of ours whose imports count.
+    """
     digests: dict[str, str] = {}
     waiting, seen = [*modules], {*modules}
     while waiting:
@@ -163,10 +175,10 @@ def _digests(roots: tuple[Path, ...], modules: tuple[str, ...], unused: frozense
         if not (roots[0] / path).is_file():
             digests |= _users_digests(names)
         scoring = {SCORED_BY[name] for name in names & SCORED_BY.keys()}
-        new = ({name for name in names if name.startswith(FOLLOWED)} | scoring) - unused - seen
+        new = ({name for name in names if name.startswith(followed)} | scoring) - unused - seen
         seen |= new
         waiting += new
-    return dict(sorted(digests.items())) | {place: _version(roots[0] / place) for place in VERSIONED}
+    return dict(sorted(digests.items()))
 
 
 def _users_digests(names: Iterable[str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ PACKAGES = (
     "safetensors", "tokenizers", "typer", "wandb",
 )  # fmt: skip
 COMPUTING = ("Python", "numpy", "tokenizers")
+STARTED = "%Y-%m-%dT%H:%M:%S%z"  # the form of the time of a start
 VARIABLES = ("OMP_NUM_THREADS", *TUNED)  # they affect the speed
 # they choose the instructions of torch's libraries, and so how sums are rounded
 ROUNDING = (
@@ -36,7 +37,7 @@ def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dic
     attention kernels that ran, None before the first step. Never raises; an unknown fact is None.
     """
     return {
-        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "started": time.strftime(STARTED),
         "command": sys.argv,
         "plugins": [str(folder) for folder in code_folders()],
         "seed": seed,

@@ -39,6 +39,12 @@ def mean_late_gain(results: Sequence[Mapping[str, Any]]) -> float | None:
     return math.fsum(gains) / len(gains) if gains else None
 
 
+def unknown_gain(results: Sequence[Mapping[str, Any]]) -> str:
+    """Says how many of the runs were not evaluated before the last tenth of their steps; empty if all were."""
+    count = sum(result["late_gain"] is None for result in results)
+    return f"was not evaluated before the last tenth of its steps with {_seeds(count, len(results))}" if count else ""
+
+
 def marks(compared: Compared, stuck: Mapping[str, str], late_gains: Mapping[str, float]) -> list[str]:
     """Reasons why rows may not decide a comparison: they are at the plateau, or they still learn more than the
     difference.

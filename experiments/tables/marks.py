@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from experiments.statistics.comparison import Compared
-from experiments.statistics.plateau import mean_late_gain, stuck
+from experiments.statistics.plateau import mean_late_gain, stuck, unknown_gain
 from experiments.tables.definition.table import Budget
 from experiments.tables.sources.source import CellOutcome
 
@@ -20,15 +20,17 @@ class Mark:
 
 
 def mark(outcomes: Iterable[CellOutcome], budget: Budget) -> Mark:
-    """The mark of a row, from the outcomes of its cells. A row is stuck if a cell diverged or ended at the plateau.
+    """The mark of a row, from the outcomes of its cells.
 
-    Rows of computed cells have no loss of a unigram model, and no mark.
+    A row is stuck if a cell diverged or ended at the plateau, or if it is not known what the last tenth of its training
+    gained. Rows of computed cells have no loss of a unigram model, and no mark.
     """
     outcomes = list(outcomes)
     results = [outcome.result for outcome in outcomes if outcome.state == "done"]
     diverged = sum(outcome.state == "diverged" for outcome in outcomes)
-    gain = mean_late_gain(results) if budget.score == "validation_loss" else None
-    return Mark(stuck(results, diverged, len(outcomes)), gain)
+    is_loss = budget.score == "validation_loss"
+    reasons = stuck(results, diverged, len(outcomes)), unknown_gain(results) if is_loss else ""
+    return Mark(" and ".join(filter(None, reasons)), mean_late_gain(results) if is_loss else None)
 
 
 def untuned_marks(compared: Compared, factors: Mapping[str, float], untuned: Iterable[str]) -> list[str]:

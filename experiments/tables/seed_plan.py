@@ -5,8 +5,9 @@ A verdict uses Student's t, whose intervals are narrower, if its seeds are exact
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated
@@ -18,11 +19,12 @@ from experiments.failures.wording import first_line
 from experiments.files.digest import digest
 from experiments.record.code_digest import code_digests
 from experiments.record.durable import folder_for, read_sealed, write_sealed
+from experiments.record.environment import STARTED
 from experiments.record.folder import RENDERED
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.request import Request
 from experiments.tables.seeds import begun_seeds, has_begun
-from experiments.tables.sources.source import Source
+from experiments.tables.sources.source import CellOutcome, Source
 
 PLANS = "plans"  # in the folder of the rendered tables
 # the parts of a plan that must not have changed, in words
@@ -50,6 +52,11 @@ class SeedPlan:
     definition: str  # digest of how the table scores its cells and decides its claims, and of further overrides
     cells: str  # digest of the names of all cells, which follow from their configurations
     code: str  # digest of the code that computes the rows
+
+    @property
+    def made(self) -> datetime:
+        """When the plan was made."""
+        return datetime.fromisoformat(self.date)
 
     @property
     def says(self) -> str:
@@ -99,24 +106,42 @@ def evidence_for(request: Request, source: Source, planned: Sequence[SeedPlan]) 
     of_these = [plan for plan in planned if plan.seeds == list(request.seeds)]
     if not of_these:
         return Anytime()
-    now = _plan(request, source, request.seeds)
-    if not any(replace(plan, date=now.date) == now for plan in of_these):
+    if all(_why_void(plan, request, source) for plan in of_these):
         return Anytime()
     complete = all(source.outcome(cell).state in ("done", "diverged") for cell in source.cells)
     return Planned() if complete else Waiting()
 
 
 def line_of(plan: SeedPlan, request: Request, source: Source) -> str:
-    """The plan in a line. If the plan is void, the line says what has changed since it was made."""
-    now = _plan(request, source.with_seeds(plan.seeds), plan.seeds)
-    changed = [meaning for key, meaning in PARTS.items() if getattr(plan, key) != getattr(now, key)]
-    return plan.says + (f"; void, because {' and '.join(changed)} changed since" if changed else "")
+    """The plan in a line. If the plan is void, the line says why."""
+    void = _why_void(plan, request, source.with_seeds(plan.seeds))
+    return plan.says + (f"; void, because {void}" if void else "")
+
+
+def _why_void(plan: SeedPlan, request: Request, source: Source) -> str:
+    """What has changed since a plan was made, or what was trained before it; empty if the plan counts.
+
+    source: the cells of the plan's seeds.
+    """
+    now = _plan(request, source, plan.seeds)
+    if changed := [meaning for key, meaning in PARTS.items() if getattr(plan, key) != getattr(now, key)]:
+        return f"{' and '.join(changed)} changed since"
+    starts = (start for cell in source.cells for start in _starts(source.outcome(cell)))
+    return "its cells were begun before it" if min(starts, default=plan.made) < plan.made else ""
+
+
+def _starts(outcome: CellOutcome) -> Iterator[datetime]:
+    """When a cell began and was continued, as far as it says so."""
+    environment = outcome.result.get("environment") or {}
+    for facts in (environment, *environment.get("earlier", ())):
+        with suppress(KeyError, TypeError, ValueError):
+            yield datetime.strptime(facts["started"], STARTED)
 
 
 def _plan(request: Request, source: Source, seeds: Sequence[int]) -> SeedPlan:
     rows = request.configurations
     claims = request.claims.values()
-    settings = (source.timed(row) for row in rows)
+    settings = [each for row in rows for each in source.trained(row)]
     return SeedPlan(
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         table=request.name,
@@ -127,7 +152,7 @@ def _plan(request: Request, source: Source, seeds: Sequence[int]) -> SeedPlan:
         margin=request.budget.margin.value,
         definition=digest(_deciding(request)),
         cells=digest([cell.name for cell in source.cells]),
-        code=digest([code_digests(each.model_dump(), None) for each in settings if each]),
+        code=digest([code_digests(each.model_dump(), None) for each in settings]),
     )
 
 
@@ -138,7 +163,7 @@ def _deciding(request: Request) -> list[object]:
     """
     table, budget = request.table, request.budget
     scored = [table.source, table.baseline, budget.score, budget.better, budget.diverged, budget.finetune]
-    claims = [[claim.of, claim.of_failure] for claim in request.claims.values()]
+    claims = [[claim.of, claim.of_failure, [str(part) for part in claim.parsed()]] for claim in request.claims.values()]
     tuned = {key: tuning.is_fair for key, tuning in request.tunings.items()}
     return [scored, claims, tuned, list(request.overrides)]
 

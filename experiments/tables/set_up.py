@@ -34,9 +34,9 @@ def set_up(request: Request, source: Source) -> str:
     of_paper = replace(request, budget_name=PAPER, overrides=())
     for key in request.configurations:
         row = of_paper.configurations.get(key)
-        if row and (here := source.timed(key)):
-            there = source_of(of_paper, {key: row.definition}).timed(key)
-            return _differences(here.model_dump(), there.model_dump()) if there else ""
+        if row and (here := source.trained(key)):
+            there = source_of(of_paper, {key: row.definition}).trained(key)
+            return _differences(here[0].model_dump(), there[0].model_dump())
     return ""
 
 

@@ -38,7 +38,7 @@ def recorded(request: Request, source: Source) -> StepTimes:
     """Earlier measurements of these rows with this code and machine; otherwise NOT_MEASURED."""
     try:
         record = read_sealed(_path(request))
-        if record["rows"] != _identity(_settings_to_time(request, source)):
+        if record["rows"] != _identity(_settings_to_time(request, source), record["kernels"]):
             return NOT_MEASURED
         seconds = {
             str(row): {turn: float(each) for turn, each in enumerate(of_row)}
@@ -69,9 +69,11 @@ def measure(request: Request, source: Source, console: Console) -> StepTimes:
     for row, why in outcomes.items():
         if isinstance(why, str):
             console.print(f"{row}: its step could not be timed: {why}", markup=False, highlight=False)
+    kernels = {row: "+".join(timing.warm.kernels) for row, timing in timings.items()}
     waits = [wait for timing in timings.values() if (wait := timing.waited) is not None]
     record = {
-        "rows": _identity(rows),
+        "rows": _identity(rows, kernels),
+        "kernels": kernels,
         "device": _machine(rows),
         "seconds": {row: timing.seconds for row, timing in timings.items()},
         "waited": max(waits, default=None),
@@ -88,10 +90,11 @@ def _settings_to_time(request: Request, source: Source) -> dict[str, Settings]:
     return {key: settings for key in keys if (settings := source.timed(key)) is not None}
 
 
-def _identity(rows: Mapping[str, Settings]) -> str:
-    """The digest of everything that the times depend on."""
+def _identity(rows: Mapping[str, Settings], kernels: Mapping[str, str]) -> str:
+    """The digest of everything that the times depend on. kernels: those that ran, joined by `+`."""
     of_rows = {
-        row: [settings.model_dump(), code_digests(settings.model_dump(), None)] for row, settings in rows.items()
+        row: [settings.model_dump(), code_digests(settings.model_dump(), kernels.get(row))]
+        for row, settings in rows.items()
     }
     return digest([of_rows, _machine(rows)])
 

@@ -108,9 +108,8 @@ def _trials(request: Request, family: str) -> _Trials:
 
 
 def _rate_of_settings(request: Request, row: RowUnderScheme) -> float:
-    settings = source_of(request, {row.key: row.definition}).timed(row.key)
-    assert settings is not None, "only runs have families"
-    return settings.learning_rate
+    pretraining, *_ = source_of(request, {row.key: row.definition}).trained(row.key)
+    return pretraining.learning_rate
 
 
 def _score(request: Request, trials: _Trials, steps: int, console: Console, workers: Workers) -> float:

@@ -305,6 +305,15 @@ def test_a_wrong_yaml_is_refused_by_name():
     assert "a number stands for a score, but this claim is of step_time" in broken(
         claims__C10={"says": "it", "of": "step_time", "parts": ["pre_none6 > 0.1"]}
     )
+    for of, part in (
+        ("parameters", "pre_none6 ~ pre_warm6"),
+        ("parameters", "pre_none6 >~ pre_warm6"),
+        ("parameters", "pre_none6 > pre_warm6 > post_warm6 by h"),
+        ("score", "pre_none6 - pre_warm6 = 1"),
+        ("step_time", "pre_none6 - pre_warm6 = 1"),
+    ):
+        told = broken(claims__C10={"says": "it", "of": of, "parts": [part]})
+        assert f"a claim of {of} compares two sides with" in told, (of, part)
     medium = yaml.safe_load((TABLES / "bhojanapalli2020" / "table1.yaml").read_text())["budgets"]["medium"]
     assert "did you mean finetune.squad.scores" in broken(budgets__medium=medium | {"score": "finetune.sqad.scores.f1"})
     assert "this budget has no such fine-tuning" in broken(budgets__medium=medium | {"columns": ["finetune.squad.f1"]})

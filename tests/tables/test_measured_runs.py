@@ -13,6 +13,7 @@ from experiments.cells.cell import folder_of
 from experiments.failures.failure import Mistake
 from experiments.heads.measures.distance import head_distances, within_and_between
 from experiments.heads.trained_run import open_trained_run
+from experiments.record.code_digest import measure_digests
 from experiments.tables.measured import head_distance, projection_structure
 from experiments.tables.sources.measured_runs import MeasuredRuns
 
@@ -68,3 +69,16 @@ def test_rows_of_one_run_train_it_once_and_are_measured_anew_when_it_changes(sou
 def test_a_wrong_argument_is_refused_before_anything_is_trained(override, said, tmp_path):
     with pytest.raises(Mistake, match=said):
         MeasuredRuns("head_distance", {"within": [override]}, [0], tmp_path)
+
+
+def test_what_a_measurement_computes_with_is_part_of_its_code():
+    covered = measure_digests("experiments.tables.measured.head_distance")
+    for file in ("tables/measured/head_distance", "heads/measures/distance", "heads/hooks", "heads/trained_run"):
+        assert f"experiments/{file}.py" in covered
+    assert "attention/layers/attend.py" in covered and "experiments/record/folder.py" not in covered
+
+
+def test_a_plan_covers_the_code_of_the_runs_that_are_measured(source):
+    for row in ("within", "between"):
+        (settings,) = source.trained(row)
+        assert settings.variant["name"] == "talking_heads"

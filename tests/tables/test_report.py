@@ -57,6 +57,10 @@ class Known:
     def timed(self, row: str) -> None:
         """Nothing is trained."""
 
+    def trained(self, row: str) -> list[object]:
+        """Nothing is trained."""
+        return []
+
     def sizes(self, row: str) -> dict[str, object]:
         heads = int(row[1:])
         return {
@@ -274,6 +278,12 @@ def test_a_row_at_a_rate_that_was_not_tuned_may_not_lose():
     assert verdict(tuning.tried).word == verdict(None).word == "reversed", "tuned, or the paper's own rate"
     assert verdict({}).word == "not tested" and "its learning rate was not tuned" in verdict({}).why
     assert verdict({}, "learning_rate=0.1").word == "reversed", "the user's own rate"
+
+
+def test_a_row_that_may_still_have_learned_decides_nothing():
+    (verdict,) = made({("h8", 0): done(LOSSES["h8"][0], late_gain=None)}).verdicts
+    assert verdict.word == "not tested"
+    assert f"h8 was not evaluated before the last tenth of its steps with 1 of {len(LOSSES['h8'])} seeds" in verdict.why
 
 
 def test_two_machines_are_said():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from rich.console import Console
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
 from experiments.record.durable import read_sealed, write_sealed
+from experiments.record.environment import STARTED
 from experiments.record.result import UNKNOWN
 from experiments.tables import seed_plan
 from experiments.tables.definition.request import Request, load
@@ -47,6 +50,9 @@ class Made:
     def timed(self, row):
         return None
 
+    def trained(self, row):
+        return []
+
     def sizes(self, row):
         return {"h": int(row[1:])}
 
@@ -55,7 +61,7 @@ class Made:
             return CellOutcome("missing")
         if np.isnan(loss):
             return CellOutcome("failed", "as it was told to")
-        result = {"validation_loss": loss, "unigram_loss": 9.0, "wall_seconds": 60.0}
+        result = {"validation_loss": loss, "unigram_loss": 9.0, "late_gain": 0.0, "wall_seconds": 60.0}
         return CellOutcome("done", result=UNKNOWN | result)
 
     def make(self, cells, group, console, workers=None) -> None:
@@ -229,8 +235,30 @@ def test_a_plan_of_another_definition_or_code_is_none(tmp_path, monkeypatch):
     assert line_of(plan, asked, source) == plan.says
     assert line_of(plan, other, source) == f"{plan.says}; void, because the table or its overrides changed since"
     monkeypatch.setattr(seed_plan, "code_digests", lambda settings, backend: {"other": "code"})
-    monkeypatch.setattr(Made, "timed", lambda source, row: compose([]))
+    monkeypatch.setattr(Made, "trained", lambda source, row: [compose([])])
     assert line_of(plan, asked, source).endswith("; void, because the code changed since")
+
+
+def test_a_plan_for_cells_that_were_begun_before_it_is_none(tmp_path, monkeypatch):
+    source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
+    make_plan(request(tmp_path), source, 4)
+    source.make(source.cells, "", QUIET)
+    asked, (plan,) = request(tmp_path, range(4), named=True), plans(request(tmp_path))
+    outcome = Made.outcome
+    before, after = ((plan.made + timedelta(seconds=seconds)).strftime(STARTED) for seconds in (-60, 60))
+
+    def environment(**facts):
+        def of_cell(self, cell):
+            of_one = {"environment": facts} if cell == self.cells[-1] else {}
+            return replace(outcome(self, cell), result=outcome(self, cell).result | of_one)
+
+        monkeypatch.setattr(Made, "outcome", of_cell)
+        return evidence_for(asked, source, [plan]).name, line_of(plan, asked, source)
+
+    void = ("anytime", f"{plan.says}; void, because its cells were begun before it")
+    assert environment(started=before) == void
+    assert environment(started=after, earlier=[{"started": before}]) == void, "and continued after it"
+    assert environment(started=after, earlier=[]) == environment() == ("planned", plan.says)
 
 
 def test_words_leave_a_plan_as_it_is_and_what_decides_does_not(tmp_path):
@@ -252,10 +280,13 @@ def test_words_leave_a_plan_as_it_is_and_what_decides_does_not(tmp_path):
 
     assert "void" not in line(title="another", claims=claims(says="in other words", origin="secondary sources"))
     assert "void" not in line(budgets=budgets(note="new", seeds=9) | {"small": budget})
+    parts = {"C4": ["h8 > h16"], "C5": ["h16 > h32"]}
+    apart = {key: table.claims["C4"].model_copy(update={"parts": each}) for key, each in parts.items()}
     untuned = {family: rate.model_copy(update={"tried": {}}) for family, rate in budget.learning_rates.items()}
     for decides in (
         {"baseline": "h32"},
         {"claims": claims(of_failure=True)},
+        {"claims": apart},
         {"budgets": budgets(diverged=None)},
         {"budgets": budgets(learning_rates=untuned)},
     ):

@@ -25,5 +25,10 @@ def test_another_objective_is_said():
     assert said("britz2017/additive").startswith("objective masked (translation), mask rate 0.4 (-), ")
 
 
+def test_a_table_that_measures_its_models_says_how_they_were_trained():
+    assert "layers 12" not in said("clark2019/head_distance") and "width 192 (768)" in said("clark2019/head_distance")
+    assert "width 192 (768)" in said("shazeer2020/projection_structure")
+
+
 def test_the_papers_own_budget_replaces_nothing():
     assert said("shazeer2020/heads", "paper") == said("vaswani2017/scaling") == ""

@@ -69,9 +69,14 @@ class Claim(Group):
     published: Text | None = None  # the evidence for it
 
     @model_validator(mode="after")
-    def _numbers_are_scores(self) -> Claim:
+    def _relations_of_its_numbers(self) -> Claim:
         if self.of != "score" and any(part.constant for part in self.parsed()):
             raise ValueError(f"parts: a number stands for a score, but this claim is of {self.of}")
+        counted = self.of == "parameters"
+        signs = (">", "=") if counted else (">", ">~", "~")
+        for part in self.parsed():
+            if part.relation not in signs or (counted and part.steps):
+                raise ValueError(f"parts: {part}: a claim of {self.of} compares two sides with {' or '.join(signs)}")
         return self
 
     @property

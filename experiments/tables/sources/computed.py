@@ -15,6 +15,7 @@ from experiments.cells.resources import Workers
 from experiments.failures.missing_extra import MissingExtra
 from experiments.record.environment import describe
 from experiments.record.result import UNKNOWN
+from experiments.settings.run import Settings
 from experiments.tables.sources.source import CellOutcome, Prediction, TableCell, Value
 from experiments.tables.sources.step_clock import StepClock
 from experiments.tables.sources.stored_numbers import StoredNumbers
@@ -42,6 +43,10 @@ class Computed:
 
     def timed(self, row: str) -> None:
         """None, because nothing is trained."""
+
+    def trained(self, row: str) -> list[Settings]:
+        """Nothing. The names of the cells follow from the code that computes them."""
+        return []
 
     def check(self) -> None:
         """Does nothing: only the arguments could be wrong, and they are checked already."""

@@ -61,6 +61,11 @@ class FinetunedRuns:
         """The settings of the row's pretraining."""
         return self.pretraining.timed(row)
 
+    def trained(self, row: str) -> list[Settings]:
+        """The settings of the row's pretraining and of its fine-tunings."""
+        cell = next(cell for cell in self.cells if cell.row == row)
+        return [self.pretraining.timed(row), *(self._planned(cell, name) for name in self._trees)]
+
     @property
     def cells(self) -> list[TableCell]:
         """The cells of the pretraining."""

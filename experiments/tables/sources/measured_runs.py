@@ -10,6 +10,7 @@ from rich.console import Console
 
 from experiments.cells.cell import folder_of
 from experiments.cells.resources import Workers
+from experiments.settings.run import Settings
 from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import CellOutcome, Prediction, TableCell, Value
 from experiments.tables.sources.step_clock import StepClock
@@ -49,6 +50,10 @@ class MeasuredRuns:
 
     def timed(self, row: str) -> None:
         """None, because such a table is not about step times."""
+
+    def trained(self, row: str) -> list[Settings]:
+        """The settings of the run that is measured. The names of the cells follow from the code that measures it."""
+        return self._runs.trained(self._trained_as[row])
 
     def check(self) -> None:
         """Raises Mistake or DataError for everything that is certain to fail in the training."""

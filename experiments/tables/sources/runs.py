@@ -54,6 +54,10 @@ class Runs:
         """The settings of the row's training, which are the same for every seed except the seed itself."""
         return self._rows[row]
 
+    def trained(self, row: str) -> list[Settings]:
+        """The settings of the row's training."""
+        return [self._rows[row]]
+
     def check(self) -> None:
         """Raises Mistake or DataError for a length, a text or a model that is certain to fail."""
         from experiments.launch.plan import check_buildable, check_data

@@ -62,7 +62,10 @@ class Source(Protocol):
         """The same rows with other seeds."""
 
     def timed(self, row: str) -> Settings | None:
-        """The settings whose training step is timed for the row; None if nothing is trained."""
+        """The settings whose training step is timed for the row; None if the table is not about step times."""
+
+    def trained(self, row: str) -> Sequence[Settings]:
+        """The settings of everything that is trained for the row, with one of the seeds."""
 
     def check(self) -> None:
         """Raises Mistake or DataError for everything that is certain to fail, before anything is made."""

@@ -9,14 +9,14 @@ import importlib
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import yaml
 
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
-from experiments.files.digest import digest, text_digest
+from experiments.files.digest import digest
+from experiments.record.code_digest import measure_digests
 from experiments.record.durable import folder_for, number, read_sealed, write_sealed
 from experiments.tables.sources.source import CellOutcome, Value
 
@@ -32,7 +32,7 @@ class StoredNumbers:
         """of_call: the parameters that no row sets."""
         self._module = importlib.import_module(module)
         self.measure = self._module.measure
-        self.code = _code_of(self._module)
+        self.code = digest(measure_digests(module))
         self._parameters = [name for name in inspect.signature(self.measure).parameters if name not in of_call]
         self._folder = runs / COMPUTED_FOLDER
 
@@ -67,10 +67,3 @@ class StoredNumbers:
     def store(self, name: str, numbers: Mapping[str, Any]) -> None:
         """Write the file of a call. Raises RunFolderError."""
         write_sealed(folder_for(self._folder) / f"{name}.json", dict(numbers))
-
-
-def _code_of(module: ModuleType) -> str:
-    """The digest of the source of a module, and of those modules of ours that its functions and classes come from."""
-    origins = {origin for value in vars(module).values() if callable(value) and (origin := inspect.getmodule(value))}
-    ours = {each.__name__: each for each in origins | {module} if each.__name__.startswith("experiments.")}
-    return text_digest("\0".join(inspect.getsource(ours[name]) for name in sorted(ours)))

@@ -1,0 +1,41 @@
+"""The step times of a table's rows are kept for the code and the kernel that were timed."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from experiments.bench import rounds
+from experiments.bench.contenders import Work
+from experiments.bench.worker import Turn
+from experiments.tables import step_times
+from experiments.tables.definition.request import Request, load
+from experiments.tables.sources.choose import source_of
+from experiments.tables.step_times import NOT_MEASURED, measure, recorded
+from tests.fixtures.tables import NAME
+
+pytestmark = pytest.mark.usefixtures("heads_table")
+
+
+def test_times_of_another_kernel_are_measured_again(tmp_path, monkeypatch):
+    request = Request(NAME, load(NAME), "nano", range(1), runs=tmp_path)
+    source = source_of(request, {key: of.definition for key, of in request.configurations.items()})
+    turns = [Turn(0.1, 0, ["compiled"]), Turn(0.2, 0, ["compiled"])]
+
+    def timed(contenders, count):
+        return [rounds.Timing(turns, turns[0], Work(1, 1, 1)) for _ in contenders]
+
+    monkeypatch.setattr(rounds, "timed", timed)
+    assert recorded(request, source) == NOT_MEASURED
+    measured = measure(request, source, Console(file=io.StringIO()))
+    assert measured.seconds == {key: {0: 0.1, 1: 0.2} for key in ("h8", "h16", "h32")}
+    assert recorded(request, source) == measured
+    digests = step_times.code_digests
+
+    def edited(settings, kernels):
+        return digests(settings, kernels) | ({"attention/kernels/compiled.py": "edited"} if kernels else {})
+
+    monkeypatch.setattr(step_times, "code_digests", edited)
+    assert recorded(request, source) == NOT_MEASURED
