@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -11,12 +10,19 @@ from torch import Tensor
 
 from experiments.failures.failure import Mistake
 from experiments.formats.format import Format
-from experiments.formats.requirements import THEIR_ACTIVATIONS, head_size, our_activation, require, require_config
+from experiments.formats.names import Names
+from experiments.formats.requirements import (
+    THEIR_ACTIVATIONS,
+    head_size,
+    our_activation,
+    require,
+    require_config,
+    text,
+)
+from experiments.record.dotted import value_at
 from experiments.settings.run import Settings
 
 FIXED = {
-    "variant.name": "multi_head",
-    "variant.scaled": True,
     "norm": "post",
     "model.norm_kind": "layer",
     "model.position": "learned",
@@ -27,32 +33,45 @@ FIXED = {
     "model.tied": True,
     "model.head_bias": True,
 }
-# ours by theirs, in front of .weight and .bias; a group of theirs is a layer that others may share
-MODULES = {
-    "albert.embeddings.word_embeddings": "embedding.token",
-    "albert.embeddings.position_embeddings": "embedding.position",
-    "albert.embeddings.token_type_embeddings": "embedding.token_type",
-    "albert.embeddings.LayerNorm": "embedding.norm",
-    "albert.encoder.embedding_hidden_mapping_in": "embedding.projection",
-    "predictions.dense": "head.transform.dense",
-    "predictions.LayerNorm": "head.transform.norm",
-    "predictions": "head",
-    "albert.pooler": "order.dense",
-    "sop_classifier.classifier": "order.output",
+# settings -> config.json, where they are the same number
+SAME_NUMBERS = {
+    "hidden_size": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "length": "max_position_embeddings",
+    "model.embedding_size": "embedding_size",
+    "model.intermediate_size": "intermediate_size",
+    "model.norm_epsilon": "layer_norm_eps",
+    "model.token_types": "type_vocab_size",
+    "model.dropout": "hidden_dropout_prob",
+    "model.attention_dropout": "attention_probs_dropout_prob",
+    "model.initial_std": "initializer_range",
 }
-GROUP = r"albert\.encoder\.albert_layer_groups\.(\d+)\.albert_layers\.0\.(.+)"
-GROUP_MODULES = {
-    "attention.query": "attention.query",
-    "attention.key": "attention.key",
-    "attention.value": "attention.value",
-    "attention.dense": "attention.output",
-    "attention.LayerNorm": "attention_residual.norm",
-    "ffn": "feed_forward.inner",
-    "ffn_output": "feed_forward.outer",
-    "full_layer_layer_norm": "feed_forward_residual.norm",
-}
-
-
+# a group of theirs is a layer that others may share
+GROUP = "albert.encoder.albert_layer_groups.N.albert_layers.0"
+NAMES = Names(
+    {
+        "albert.embeddings.word_embeddings": "embedding.token",
+        "albert.embeddings.position_embeddings": "embedding.position",
+        "albert.embeddings.token_type_embeddings": "embedding.token_type",
+        "albert.embeddings.LayerNorm": "embedding.norm",
+        "albert.encoder.embedding_hidden_mapping_in": "embedding.projection",
+        f"{GROUP}.attention.query": "encoder.layers.N.attention.query",
+        f"{GROUP}.attention.key": "encoder.layers.N.attention.key",
+        f"{GROUP}.attention.value": "encoder.layers.N.attention.value",
+        f"{GROUP}.attention.dense": "encoder.layers.N.attention.output",
+        f"{GROUP}.attention.LayerNorm": "encoder.layers.N.attention_residual.norm",
+        f"{GROUP}.ffn": "encoder.layers.N.feed_forward.inner",
+        f"{GROUP}.ffn_output": "encoder.layers.N.feed_forward.outer",
+        f"{GROUP}.full_layer_layer_norm": "encoder.layers.N.feed_forward_residual.norm",
+        "predictions.dense": "head.transform.dense",
+        "predictions.LayerNorm": "head.transform.norm",
+        "predictions": "head",
+        "albert.pooler": "order.dense",
+        "sop_classifier.classifier": "order.output",
+    },
+    "an AlbertForMaskedLM",
+)
 # what transformers takes for a key that is not there
 DEFAULTS: dict[str, Any] = {
     "num_hidden_groups": 1, "embedding_size": 128, "hidden_act": "gelu_new", "layer_norm_eps": 1e-12,
@@ -79,58 +98,29 @@ class AlbertFormat(Format):
                 f"embedding_size = {config['embedding_size']} of an albert configuration: must differ from "
                 "hidden_size, because our model has no map between equal sizes"
             )
-        pretraining = "AlbertForPreTraining" in (config.get("architectures") or [])
-        activation = our_activation(config["hidden_act"])
-        return [
-            f"objective={'masked_sop' if pretraining else 'masked'}",
-            "variant=multi_head",
-            f"hidden_size={config['hidden_size']}",
-            f"layers={layers}",
-            f"heads={config['num_attention_heads']}",
-            f"length={config['max_position_embeddings']}",
-            "norm=post",
-            "model.norm_kind=layer",
-            f"model.norm_epsilon={config['layer_norm_eps']}",
-            "model.embedding_norm=true",
-            "model.position=learned",
-            f"model.embedding_size={config['embedding_size']}",
-            f"model.intermediate_size={config['intermediate_size']}",
-            f"model.sharing={'all' if groups == 1 else 'none'}",
-            f"model.activation={activation}",
-            "model.gated=false",
-            "model.linear_bias=true",
-            f"model.token_types={config['type_vocab_size']}",
-            "model.head_transform=true",
-            "model.tied=true",
-            "model.head_bias=true",
-            f"model.dropout={config['hidden_dropout_prob']}",
-            f"model.attention_dropout={config['attention_probs_dropout_prob']}",
-            f"model.initial_std={config['initializer_range']}",
-        ]
+        values = {
+            "objective": "masked_sop" if "AlbertForPreTraining" in (config.get("architectures") or []) else "masked",
+            "variant": "multi_head",
+            **FIXED,
+            **{ours: config[theirs] for ours, theirs in SAME_NUMBERS.items()},
+            "model.sharing": "all" if groups == 1 else "none",
+            "model.activation": our_activation(config["hidden_act"]),
+        }
+        return [f"{key}={text(value)}" for key, value in values.items()]
 
     def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
         """A `config.json` for our model. Raises Mistake that names what ALBERT doesn't have."""
         _check(settings)
-        model = settings.model
+        tree, model = settings.model_dump(), settings.model
         pretraining = settings.objective.kind == "masked_sop"
         return {
             "model_type": self.model_type,
             "architectures": ["AlbertForPreTraining" if pretraining else "AlbertForMaskedLM"],
             "vocab_size": vocabulary_size,
-            "embedding_size": model.embedding_size,
-            "hidden_size": model.hidden_size,
-            "num_hidden_layers": model.layers,
-            "num_hidden_groups": _groups(settings),
+            **{theirs: value_at(tree, ours) for ours, theirs in SAME_NUMBERS.items()},
+            "num_hidden_groups": 1 if model.sharing == "all" else model.layers,
             "inner_group_num": 1,
-            "num_attention_heads": settings.heads,
-            "intermediate_size": model.intermediate_size,
             "hidden_act": THEIR_ACTIVATIONS[model.activation],
-            "hidden_dropout_prob": model.dropout,
-            "attention_probs_dropout_prob": model.attention_dropout,
-            "max_position_embeddings": model.length,
-            "type_vocab_size": model.token_types,
-            "initializer_range": model.initial_std,
-            "layer_norm_eps": model.norm_epsilon,
             "tie_word_embeddings": True,
         }
 
@@ -139,19 +129,10 @@ class AlbertFormat(Format):
 
         A pooler without the classifier that it is for is left out: nothing of ours is made of it.
         """
-        ours: dict[str, Tensor] = {}
-        for name, tensor in state.items():
-            module, _, parameter = name.rpartition(".")
-            if module == "predictions.decoder" or (
-                module == "albert.pooler" and "sop_classifier.classifier.weight" not in state
-            ):
-                continue
-            if module in MODULES:
-                ours[f"{MODULES[module]}.{parameter}"] = tensor
-            elif (match := re.fullmatch(GROUP, module)) and match[2] in GROUP_MODULES:
-                ours[f"encoder.layers.{match[1]}.{GROUP_MODULES[match[2]]}.{parameter}"] = tensor
-            else:
-                raise Mistake(f"{name} is not a weight of an AlbertForMaskedLM")
+        left_out = ["predictions.decoder."]
+        if "sop_classifier.classifier.weight" not in state:
+            left_out.append("albert.pooler.")
+        ours = NAMES.to_ours({name: state[name] for name in state if not name.startswith(tuple(left_out))})
         output = state.get("predictions.decoder.weight")
         if output is not None and not torch.equal(output, ours["embedding.token.weight"]):
             raise Mistake("predictions.decoder.weight differs from the input embedding; ALBERT ties the two")
@@ -160,27 +141,15 @@ class AlbertFormat(Format):
     def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
         """Our state dict under their names. Raises Mistake that names what ALBERT doesn't have."""
         _check(settings)
-        named = {ours: name for name, ours in MODULES.items()}
-        inner = {ours: name for name, ours in GROUP_MODULES.items()}
-        theirs: dict[str, Tensor] = {}
-        for name, tensor in state.items():
-            module, _, parameter = name.rpartition(".")
-            if match := re.fullmatch(r"encoder\.layers\.(\d+)\.(.+)", module):
-                group = f"albert.encoder.albert_layer_groups.{match[1]}.albert_layers.0"
-                theirs[f"{group}.{inner[match[2]]}.{parameter}"] = tensor
-            else:
-                theirs[f"{named[module]}.{parameter}"] = tensor
+        theirs = NAMES.to_theirs(state)
         theirs["predictions.decoder.weight"] = theirs["albert.embeddings.word_embeddings.weight"]
         theirs["predictions.decoder.bias"] = theirs["predictions.bias"]
         return theirs
 
 
-def _groups(settings: Settings) -> int:
-    return 1 if settings.model.sharing == "all" else settings.model.layers
-
-
 def _check(settings: Settings) -> None:
-    require("ALBERT", settings, FIXED | dict.fromkeys(("key_size", "value_size"), head_size(settings)))
+    sizes = dict.fromkeys(("key_size", "value_size"), head_size(settings))
+    require("ALBERT", settings, {"variant.name": "multi_head", "variant.scaled": True} | FIXED | sizes)
     model = settings.model
     allowed = {
         "objective.kind": (settings.objective.kind, ("masked", "masked_sop")),

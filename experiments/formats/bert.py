@@ -7,7 +7,6 @@ these keys, and refuses such weights.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 
 from experiments.failures.failure import Mistake
 from experiments.formats.format import Format
+from experiments.formats.names import Names
 from experiments.formats.requirements import THEIR_ACTIVATIONS, our_activation, require_config, text
 from experiments.formats.source import read_config, read_weights
 from experiments.settings.run import Settings
@@ -171,8 +171,7 @@ class BertFormat(Format):
 
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Their state dict under our names; without an output embedding if it is the input's."""
-        complaint = f"is no weight of a {self.architecture}"
-        ours = {_renamed(_modern(name), self.renamed, complaint): state[name] for name in state}
+        ours = self._names.to_ours({_modern(name): tensor for name, tensor in state.items()})
         if "head.bias" not in ours and "head.output.bias" not in ours:
             head = next(theirs for theirs, module in self.renamed.items() if module == "head.transform.dense")
             raise Mistake(f"there is no masked-token head ({head}) in this checkpoint")
@@ -185,11 +184,15 @@ class BertFormat(Format):
 
     def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
         """Our state dict under their names; the output bias is stored under each name that it has."""
-        names = {ours: theirs for theirs, ours in self.renamed.items()}
-        output, bias = names["head.output"], state["head.bias"]
-        rest = {name: value for name, value in state.items() if name != "head.bias" or "head" in names}
-        theirs = {_renamed(name, names, f"has no place in a {self.architecture}"): rest[name] for name in rest}
-        return theirs | {f"{output}.bias": bias.clone()}
+        # DistilBERT stores it under one name
+        twice = "head" in self.renamed.values()
+        theirs = self._names.to_theirs({name: state[name] for name in state if twice or name != "head.bias"})
+        output = next(theirs for theirs, module in self.renamed.items() if module == "head.output")
+        return theirs | {f"{output}.bias": state["head.bias"].clone()}
+
+    @property
+    def _names(self) -> Names:
+        return Names(self.renamed, f"a {self.architecture}")
 
     def _inexpressible(self, settings: Settings) -> Iterator[str]:
         variant, name = settings.variant, self.model_type.upper()
@@ -219,12 +222,3 @@ def _modern(name: str) -> str:
         if name.endswith(old):
             return name.removesuffix(old) + new
     return name
-
-
-def _renamed(name: str, names: Mapping[str, str], complaint: str) -> str:
-    module, _, parameter = name.rpartition(".")
-    number = re.search(r"\.(\d+)\.", f"{module}.")
-    pattern = module if number is None else f"{module}."[: number.start(1)] + f"N{module[number.end(1) :]}"
-    if pattern not in names:
-        raise Mistake(f"{name} {complaint}")
-    return f"{names[pattern].replace('.N.', f'.{number[1]}.') if number else names[pattern]}.{parameter}"

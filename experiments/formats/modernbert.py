@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -11,6 +10,7 @@ from torch import Tensor
 
 from experiments.failures.failure import Mistake
 from experiments.formats.format import Format
+from experiments.formats.names import Names
 from experiments.formats.requirements import head_size, our_activation, require, require_config, text
 from experiments.record.dotted import value_at
 from experiments.settings.run import Settings
@@ -53,26 +53,27 @@ SAME_NUMBERS = {
     "model.attention_dropout": "attention_dropout",
     "model.initial_std": "initializer_range",
 }
-# ours by theirs, in front of .weight and .bias
-MODULES = {
-    "model.embeddings.tok_embeddings": "embedding.token",
-    "model.embeddings.norm": "embedding.norm",
-    "model.final_norm": "encoder.norm",
-    "head.dense": "head.transform.dense",
-    "head.norm": "head.transform.norm",
-    "decoder": "head",
-}
-LAYER_MODULES = {
-    "attn_norm": "attention_residual.norm",
-    "attn.Wo": "attention.output",
-    "mlp_norm": "feed_forward_residual.norm",
-    "mlp.Wo": "feed_forward.outer",
-}
-# one map of theirs is several of ours, one below the other
-TOGETHER = {
-    "attn.Wqkv": ("attention.query", "attention.key", "attention.value"),
-    "mlp.Wi": ("feed_forward.gate", "feed_forward.inner"),
-}
+NAMES = Names(
+    {
+        "model.embeddings.tok_embeddings": "embedding.token",
+        "model.embeddings.norm": "embedding.norm",
+        "model.layers.N.attn_norm": "encoder.layers.N.attention_residual.norm",
+        "model.layers.N.attn.Wqkv": (
+            "encoder.layers.N.attention.query",
+            "encoder.layers.N.attention.key",
+            "encoder.layers.N.attention.value",
+        ),
+        "model.layers.N.attn.Wo": "encoder.layers.N.attention.output",
+        "model.layers.N.mlp_norm": "encoder.layers.N.feed_forward_residual.norm",
+        "model.layers.N.mlp.Wi": ("encoder.layers.N.feed_forward.gate", "encoder.layers.N.feed_forward.inner"),
+        "model.layers.N.mlp.Wo": "encoder.layers.N.feed_forward.outer",
+        "model.final_norm": "encoder.norm",
+        "head.dense": "head.transform.dense",
+        "head.norm": "head.transform.norm",
+        "decoder": "head",
+    },
+    "a ModernBertForMaskedLM",
+)
 
 
 class ModernBertFormat(Format):
@@ -141,20 +142,7 @@ class ModernBertFormat(Format):
 
         Raises Mistake for an unknown name.
         """
-        ours: dict[str, Tensor] = {}
-        for name, tensor in state.items():
-            module, _, parameter = name.rpartition(".")
-            layer, inside = _layer_and_module(module)
-            if layer is None and module in MODULES:
-                ours[f"{MODULES[module]}.{parameter}"] = tensor
-            elif inside in TOGETHER:
-                parts = TOGETHER[inside]
-                names = (f"encoder.layers.{layer}.{part}.{parameter}" for part in parts)
-                ours |= zip(names, tensor.chunk(len(parts)), strict=True)
-            elif inside in LAYER_MODULES:
-                ours[f"encoder.layers.{layer}.{LAYER_MODULES[inside]}.{parameter}"] = tensor
-            else:
-                raise Mistake(f"{name} is not a weight of a ModernBertForMaskedLM")
+        ours = NAMES.to_ours(state)
         output = ours.pop("head.weight", None)
         if output is not None and not torch.equal(output, ours["embedding.token.weight"]):
             raise Mistake("decoder.weight differs from the input embedding; ModernBERT ties the two")
@@ -167,28 +155,9 @@ class ModernBertFormat(Format):
     def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
         """Our state dict under their names. Raises Mistake that names what ModernBERT doesn't have."""
         _check(settings)
-        named = {ours: theirs for theirs, ours in MODULES.items()}
-        inner = {ours: theirs for theirs, ours in LAYER_MODULES.items()}
-        together = {part: theirs for theirs, parts in TOGETHER.items() for part in parts}
-        theirs: dict[str, Tensor] = {}
-        for name, tensor in state.items():
-            module, _, parameter = name.rpartition(".")
-            match = re.fullmatch(r"encoder\.layers\.(\d+)\.(.+)", module)
-            if match is None:
-                theirs[f"{named[module]}.{parameter}"] = tensor
-            elif match[2] in inner:
-                theirs[f"model.layers.{match[1]}.{inner[match[2]]}.{parameter}"] = tensor
-            else:
-                whole = together[match[2]]
-                parts = [state[f"encoder.layers.{match[1]}.{part}.{parameter}"] for part in TOGETHER[whole]]
-                theirs[f"model.layers.{match[1]}.{whole}.{parameter}"] = torch.cat(parts)
+        theirs = NAMES.to_theirs(state)
         theirs["decoder.weight"] = theirs["model.embeddings.tok_embeddings.weight"]
         return theirs
-
-
-def _layer_and_module(module: str) -> tuple[str | None, str]:
-    match = re.fullmatch(r"model\.layers\.(\d+)\.(.+)", module)
-    return (match[1], match[2]) if match else (None, "")
 
 
 def _global_every(config: Mapping[str, Any]) -> int:
