@@ -34,27 +34,32 @@ def compose(overrides: list[str]) -> Settings:
 
 
 class Composer:
-    """Composes many runs. Hydra, which takes most of the time, composes each choice of options of groups only once."""
+    """Composes many runs. Hydra, which takes most of the time, composes each choice of options of groups only once.
 
-    def __init__(self) -> None:
+    name: the composed file of `conf/`.
+    """
+
+    def __init__(self, name: str = "config") -> None:
+        self._name = name
         self._by_choice: dict[tuple[str, ...], DictConfig] = {}
 
     def compose(self, overrides: list[str]) -> Settings:
-        """The same settings as those of the function. Raises Mistake."""
+        """The checked settings of one run, from overrides as on the command line. Raises Mistake."""
         choice, values = [], []
-        for override, text in zip(check_overrides(overrides), overrides, strict=True):
+        for override, text in zip(check_overrides(overrides, self._name), overrides, strict=True):
             key = override.get_key_element()
-            is_for_hydra = key in groups_of("config") or override.is_hydra_override() or override.is_sweep_override()
+            is_for_hydra = key in groups_of(self._name) or override.is_hydra_override() or override.is_sweep_override()
             if is_for_hydra:
                 choice.append(text)
             else:
                 values.append((key, override.value()))
         if (chosen := tuple(choice)) not in self._by_choice:
-            self._by_choice[chosen] = compose_raw(choice)
+            self._by_choice[chosen] = compose_raw(choice, name=self._name)
         try:
             config = with_values(self._by_choice[chosen], values)
         except OmegaConfBaseException:
-            return compose(overrides)  # which explains the mistake
+            # Hydra's own error says what is wrong
+            config = compose_raw(overrides, name=self._name)
         return resolve(config)
 
 

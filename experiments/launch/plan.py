@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from experiments.config.check import sentence
 from experiments.config.command_line import MULTIRUN_FLAGS, check_overrides
-from experiments.config.compose import compose_raw, resolve
+from experiments.config.compose import Composer, compose_raw, resolve
 from experiments.config.grid import Combination, grid
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
@@ -149,9 +149,13 @@ def _validated(kind: type[G], node: DictConfig, name: str) -> G:
 
 
 def _ends(space: Space, name: str) -> Iterator[Combination]:
+    composer = Composer(name)
     for point in space.ends():
-        ((_, outcome),) = grid(space.overrides(point), name)
-        yield Combination(" ".join(f"{key}={value}" for key, value in point.items()), outcome)
+        label = " ".join(f"{key}={value}" for key, value in point.items())
+        try:
+            yield Combination(label, composer.compose(space.overrides(point)))
+        except Mistake as mistake:
+            yield Combination(label, mistake)
 
 
 def _checked(grid: Iterable[Combination], launcher: str) -> list[Settings]:

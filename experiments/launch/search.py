@@ -11,7 +11,7 @@ from rich.console import Console
 from experiments.cells.cell import check_unchanged, folder_of
 from experiments.cells.resources import Workers, pool_for
 from experiments.cells.runner import Cell, Outcome, earlier_outcome, run_drawn
-from experiments.config.grid import grid
+from experiments.config.compose import Composer
 from experiments.display.rows import show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake
@@ -65,8 +65,8 @@ def run_search(planned: Plan, workers: Workers, per_device: int, console: Consol
     assert planned.search is not None
     search, space = planned.search
     folder = study_folder(planned)
-    study = Study(folder, search, space)
-    for line in changed_trials(study.ended(), planned, folder):
+    study, composer = Study(folder, search, space), Composer(planned.command.name)
+    for line in changed_trials(study.ended(), planned.search, folder, composer):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     left = max(0, study.wanted - sum(trial.state != "failed" for trial in study.ended()))
     cells = planned.cells * left  # the expected number, with these sizes
@@ -74,7 +74,7 @@ def run_search(planned: Plan, workers: Workers, per_device: int, console: Consol
     if left:
         prepare_corpora(planned.cells, to_train=False)
     with SweepProgress(left, console).shown() as progress, fork_server(cells, console) as server:
-        trials = _Trials(study, planned.search, folder, planned.command.name, progress)
+        trials = _Trials(study, planned.search, folder, composer, progress)
         try:
             run_drawn(trials.cells(), pool, server, progress.watch, trials.end)
         finally:
@@ -90,10 +90,12 @@ class _Trials:
     Each is drawn when there is room for it, and its outcome is added to the study when it ends.
     """
 
-    def __init__(self, study: Study, planned: PlannedSearch, folder: Path, name: str, progress: SweepProgress) -> None:
+    def __init__(
+        self, study: Study, planned: PlannedSearch, folder: Path, composer: Composer, progress: SweepProgress
+    ) -> None:
         self.outcomes: list[Outcome] = []
         self._study, (self._search, self._space) = study, planned
-        self._folder, self._name, self._progress = folder.absolute(), name, progress
+        self._folder, self._composer, self._progress = folder.absolute(), composer, progress
         self._trials: dict[str, Trial] = {}  # by the name of the run folder
 
     def cells(self) -> Iterator[Cell | None]:
@@ -105,7 +107,7 @@ class _Trials:
                 yield None
                 continue
             try:
-                settings = settings_of(trial.point, self._space, self._name)
+                settings = settings_of(trial.point, self._space, self._composer)
             except Mistake as mistake:
                 self._study.tell(trial, "", None)
                 self._add(Outcome(RunFolder(self._folder / f"trial-{trial.number}"), None, str(mistake)))
@@ -141,28 +143,27 @@ class _Trials:
         return MedianPruner(self._folder, trial.number, self._search.prune_after_trials, self._search.prune_after_step)
 
 
-def settings_of(point: Mapping[str, str], space: Space, name: str) -> Settings:
-    """The checked settings of a point. name: of the experiment. Raises Mistake."""
-    ((_, outcome),) = grid(space.overrides(point), name)
-    if isinstance(outcome, Mistake):
-        raise outcome
-    check_cell(outcome, runs_here=True)
-    return outcome
+def settings_of(point: Mapping[str, str], space: Space, composer: Composer) -> Settings:
+    """The checked settings of a point. Raises Mistake."""
+    settings = composer.compose(space.overrides(point))
+    check_cell(settings, runs_here=True)
+    return settings
 
 
-def changed_trials(ended: Iterable[EndedTrial], planned: Plan, folder: Path) -> Iterator[str]:
+def changed_trials(
+    ended: Iterable[EndedTrial], planned: PlannedSearch, folder: Path, composer: Composer
+) -> Iterator[str]:
     """Check the trials of a study, on whose values later ones depend; yields a line if the study alone has values.
 
     Raises Mistake if a trial had other settings, code or text than it would have now.
     """
-    assert planned.search is not None
-    search, space = planned.search
+    search, space = planned
     alone = []
     for trial in ended:
         if trial.state == "failed":
             continue
         point = {each.key: each.written(trial.point[each.key]) for each in space.parameters}
-        settings = settings_of(point, space, planned.command.name)
+        settings = settings_of(point, space, composer)
         run = folder_of(settings)
         anew = f"{folder}: trial {trial.number} cannot be compared with new ones"
         if run.name != trial.run:
