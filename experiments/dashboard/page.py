@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,12 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, A
 
     refresh: the number of seconds after which the page reloads itself; 0 for never.
     """
+    notes = [f"Made by: {' '.join(['attn dashboard', *selection])}, from {runs}/."]
+
+    def leave_out(line: str) -> None:
+        notes.append(f"Left out: {line}")
+        print(notes[-1], file=sys.stderr)
+
     with Index(runs) as index:
         results = chosen_runs(selection, runs, index)
         rows = [row | more for row, more in zip(table_of(results), rows_of(Values(results), MORE), strict=True)]
@@ -77,15 +83,17 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, A
         settings = [column for column in rows[0] if column not in {*measures, "run"}]
         known = comparable(results, rows, settings)
         curves, points = _curves(known, results, index)
-        heads, without_heads = _heads([result["folder"] for result in results], index)
-        tables, without_tables = _tables(runs / RENDERED, index)
-        searches, without_searches = _searches(runs, [str(result["run"]) for result in results], index)
+        heads = _readable_heads([result["folder"] for result in results], index, leave_out)
+        shown_heads = _fitting(heads, HEADS, notes, "The heads of {} more runs have no room here.")
+        tables = _readable_tables(runs / RENDERED, index, leave_out)
+        shown_tables = _fitting(tables, TABLES, notes, "{} more tables have no room here.")
+        searches = readable_searches(runs, [str(result["run"]) for result in results], index, leave_out)
+        shown_searches = _fitting(searches, SEARCHES, notes, "{} more searches have no room here.")
     different = {column: len({str(row[column]) for row in rows}) for column in (*settings, *measures)}
     varying = [column for column in settings if column != "seed" and different[column] > 1]
     shared = [column for column in different if different[column] == 1]
     means = [column for column in measures if (column in WITH_INTERVAL or column not in shared)
              and any(isinstance(row[column], int | float) for row in rows)]  # fmt: skip
-    made_by = f"Made by: {' '.join(['attn dashboard', *selection])}, from {runs}/."
     data = {
         "settings": varying,
         "telling": [column for column in known.telling if column in varying],
@@ -99,12 +107,12 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, A
         "run_columns": [*OF_RUN, *scores],
         "runs": [[row[column] for column in (*OF_RUN, *scores)] for row in rows],
         "curves": curves,
-        "heads": heads,
-        "tables": tables,
-        "searches": searches,
+        "heads": shown_heads,
+        "tables": list(shown_tables.values()),
+        "searches": shown_searches,
         "points": points,
         "beside": sum(map(shared_its_machine, results)),
-        "notes": [made_by, *without_heads, *without_tables, *without_searches],
+        "notes": notes,
         "refresh": refresh,
     }  # fmt: skip
     plain: dict[str, Any] = _plain(data)
@@ -210,48 +218,26 @@ def _trusted_curve(result: Fields, index: Index) -> dict[str, Any]:
     return parse_metrics(b"")
 
 
-def _heads(folders: list[Path], index: Index) -> tuple[dict[int, Any], list[str]]:
-    """The head numbers of as many runs as there is room for, and notes on the others."""
-    notes: list[str] = []
-    fitting, others = _within(_readable_heads(folders, index, notes), HEADS)
-    return fitting, notes + ([f"The heads of {others} more runs have no room here."] if others else [])
-
-
-def _readable_heads(folders: list[Path], index: Index, notes: list[str]) -> Iterator[tuple[int, Any]]:
-    """The head numbers of each run; for files that cannot be read, a note here and on stderr."""
+def _readable_heads(folders: list[Path], index: Index, leave_out: Callable[[str], None]) -> Iterator[tuple[int, Any]]:
+    """The number of each run with head numbers, and these; for files that cannot be read, a line to `leave_out`."""
     for number, folder in enumerate(folders):
         try:
             if heads := heads_of(folder, index):
                 yield number, heads
         except (OSError, ValueError, KeyError, TypeError) as error:
-            notes.append(f"Left out: {folder / 'heads'}: {first_line(error)}; attn heads writes it again.")
-            print(notes[-1], file=sys.stderr)
+            leave_out(f"{folder / 'heads'}: {first_line(error)}; attn heads writes it again.")
 
 
-def _tables(folder: Path, index: Index) -> tuple[list[Any], list[str]]:
-    """The tables that `attn table` has rendered, the newest first, as many as there is room for, and notes."""
-    newest_first = sorted(folder.glob("*.json"), key=written_at, reverse=True)
-    notes: list[str] = []
-    fitting, others = _within(_readable_tables(newest_first, index, notes), TABLES)
-    return list(fitting.values()), notes + ([f"{others} more tables have no room here."] if others else [])
-
-
-def _readable_tables(paths: list[Path], index: Index, notes: list[str]) -> Iterator[tuple[Path, Any]]:
-    """The tables whose files are unchanged; for each other one, a note here and on stderr."""
-    for path in paths:
+def _readable_tables(folder: Path, index: Index, leave_out: Callable[[str], None]) -> Iterator[tuple[Path, Any]]:
+    """The tables that `attn table` has rendered, the newest first; for a file that has changed, a line to
+    `leave_out`.
+    """
+    for path in sorted(folder.glob("*.json"), key=written_at, reverse=True):
         try:
             if (table := index.read(path, parse_saved)) is not None:
                 yield path, table
         except (OSError, ValueError) as error:
-            notes.append(f"Left out: {path}: {first_line(error)}; attn table writes it again.")
-            print(notes[-1], file=sys.stderr)
-
-
-def _searches(runs: Path, run_names: list[str], index: Index) -> tuple[dict[str, Any], list[str]]:
-    """The searches by name, as many as there is room for, and notes."""
-    notes: list[str] = []
-    fitting, others = _within(readable_searches(runs, run_names, index, notes), SEARCHES)
-    return fitting, notes + ([f"{others} more searches have no room here."] if others else [])
+            leave_out(f"{path}: {first_line(error)}; attn table writes it again.")
 
 
 def parse_saved(content: bytes) -> dict[str, Any]:
@@ -259,8 +245,11 @@ def parse_saved(content: bytes) -> dict[str, Any]:
     return unsealed(from_json(content))
 
 
-def _within(items: Iterable[tuple[Any, Any]], room: int) -> tuple[dict[Any, Any], int]:
-    """The (key, value) pairs whose values, as JSON, fit into `room` bytes together; and the number of the others."""
+def _fitting(items: Iterable[tuple[Any, Any]], room: int, notes: list[str], without: str) -> dict[Any, Any]:
+    """The (key, value) pairs whose values, as JSON, fit into `room` bytes together.
+
+    notes: gets the line `without` about the number of the others, if there are any.
+    """
     fitting, others = {}, 0
     for key, value in items:
         size = len(json.dumps(value, separators=(",", ":")))
@@ -269,7 +258,9 @@ def _within(items: Iterable[tuple[Any, Any]], room: int) -> tuple[dict[Any, Any]
             room -= size
         else:
             others += 1
-    return fitting, others
+    if others:
+        notes.append(without.format(others))
+    return fitting
 
 
 def _plain(value: Any) -> Any:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,16 @@ from experiments.settings.search import JOURNAL
 
 
 def readable_searches(
-    runs: Path, run_names: Collection[str], index: Index, notes: list[str]
+    runs: Path, run_names: Collection[str], index: Index, leave_out: Callable[[str], None]
 ) -> Iterator[tuple[str, Any]]:
-    """The name and the data of each study with a trial among the shown runs; for journals that cannot be read, a note
-    here and on stderr.
+    """The name and the data of each study with a trial among the shown runs; for a journal that cannot be read, a line
+    to `leave_out`.
     """
     for path in sorted((runs / "sweeps").glob(f"*/{JOURNAL}")):
         try:
             search = index.read(path, parse_search)
         except (OSError, ValueError, MissingExtra) as error:
-            notes.append(f"Left out: {path}: {'; '.join(map(str.strip, str(error).splitlines()))}.")
-            print(notes[-1], file=sys.stderr)
+            leave_out(f"{path}: {'; '.join(map(str.strip, str(error).splitlines()))}.")
             continue
         if search and not {trial["run"] for trial in search["trials"]}.isdisjoint(run_names):
             yield path.parent.name, search
