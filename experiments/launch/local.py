@@ -27,17 +27,13 @@ def train_cells(
     A cell that fails does not stop the others. Each cell gives the same numbers as alone. Raises Mistake if there is no
     room for so many workers, and Interrupted.
     """
-    outcomes = {index: outcome for index, cell in enumerate(cells) if (outcome := earlier_outcome(cell))}
-    missing = [index for index in range(len(cells)) if index not in outcomes]
-    to_train = [cells[index] for index in missing]
+    earlier = [earlier_outcome(cell) for cell in cells]
+    to_train = [cell for cell, outcome in zip(cells, earlier, strict=True) if outcome is None]
     pool = pool_for(to_train or cells, workers, per_device)
     prepare_corpora(to_train)
-    with SweepProgress(len(cells), console).shown() as progress, fork_server(to_train, console) as server:
-        for outcome in outcomes.values():
-            (progress.skip if outcome.done else progress.end)(outcome)
-        trained = run_cells(to_train, pool, server, progress.watch, progress.end)
-    outcomes |= zip(missing, trained, strict=True)
-    return [outcomes[index] for index in range(len(cells))]
+    with SweepProgress(len(cells), console).shown(earlier) as progress, fork_server(to_train, console) as server:
+        trained = iter(run_cells(to_train, pool, server, progress.watch, progress.end))
+    return [outcome or next(trained) for outcome in earlier]
 
 
 def prepare_corpora(cells: Sequence[Settings], *, to_train: bool = True) -> None:

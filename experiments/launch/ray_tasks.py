@@ -41,27 +41,24 @@ def train_on_ray(cells: Sequence[Settings], cluster: RayCluster, console: Consol
     The nodes share the folder of the runs and that of this project, each under the same path. A cell that fails ends
     no other. Raises Mistake for a cluster that cannot be reached, and Interrupted after all cells have saved and ended.
     """
-    outcomes = {index: outcome for index, cell in enumerate(cells) if (outcome := earlier_outcome(cell))}
-    missing = {index: cell for index, cell in enumerate(cells) if index not in outcomes}
-    prepare_corpora(list(missing.values()))
-    with SweepProgress(len(cells), console).shown() as progress:
-        for outcome in outcomes.values():
-            (progress.skip if outcome.done else progress.end)(outcome)
-        if missing:
-            outcomes |= _train(missing, cluster, console, progress.end)
-    return [outcomes[index] for index in range(len(cells))]
+    earlier = [earlier_outcome(cell) for cell in cells]
+    to_train = [cell for cell, outcome in zip(cells, earlier, strict=True) if outcome is None]
+    prepare_corpora(to_train)
+    with SweepProgress(len(cells), console).shown(earlier) as progress:
+        trained = iter(_train(to_train, cluster, console, progress.end) if to_train else ())
+    return [outcome or next(trained) for outcome in earlier]
 
 
 def _train(
-    cells: dict[int, Settings], cluster: RayCluster, console: Console, ended: Callable[[Outcome], None]
-) -> dict[int, Outcome]:
-    """The outcome of every cell by its index. ended: called with each at once. Raises Mistake and Interrupted."""
+    cells: Sequence[Settings], cluster: RayCluster, console: Console, ended: Callable[[Outcome], None]
+) -> list[Outcome]:
+    """The outcome of every cell, in order. ended: called with each at once. Raises Mistake and Interrupted."""
     ray = _connected(cluster, console)
     outcomes: dict[int, Outcome] = {}
     received: list[int] = []
     try:
         with handled(lambda number, frame: received.append(number)):
-            tasks = {_submit(ray, cell, cluster): index for index, cell in cells.items()}
+            tasks = {_submit(ray, cell, cluster): index for index, cell in enumerate(cells)}
             cancelled = False
             while tasks:
                 if received and not cancelled:
@@ -76,7 +73,7 @@ def _train(
         ray.shutdown()
     if received:
         raise Interrupted(received[0])
-    return outcomes
+    return [outcomes[index] for index in range(len(cells))]
 
 
 def _connected(cluster: RayCluster, console: Console) -> Any:

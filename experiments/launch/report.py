@@ -69,15 +69,19 @@ class SweepProgress:
         self._blocked = False
 
     @contextmanager
-    def shown(self) -> Iterator[SweepProgress]:
-        """A block during which the bars are shown."""
-        with self._bars:
-            yield self
+    def shown(self, earlier: Iterable[Outcome | None] = ()) -> Iterator[SweepProgress]:
+        """A block during which the bars are shown.
 
-    def skip(self, outcome: Outcome) -> None:
-        """Count a cell that was finished before the sweep began."""
-        self._skipped += 1
-        self._say(f"{outcome.folder.name}: finished before")
+        earlier: the outcomes of the cells before it; None for one that is to be trained.
+        """
+        with self._bars:
+            for outcome in filter(None, earlier):
+                if outcome.done:
+                    self._skipped += 1
+                    self._say(f"{outcome.folder.name}: finished before")
+                else:
+                    self.end(outcome)
+            yield self
 
     def watch(self, running: Iterable[RunningCell], blocked: bool) -> None:
         """Show the progress of each running cell, and the remaining time of the sweep.

@@ -285,8 +285,8 @@ def test_the_progress_of_all_running_cells_fits_80_columns(tiny, tmp_path):
 
 def test_in_a_pipe_every_cell_that_ends_is_a_line(tmp_path):
     pipe = Console(file=io.StringIO(), width=80)
-    with SweepProgress(3, pipe).shown() as progress:
-        progress.skip(runner.Outcome(RunFolder(tmp_path / "one"), None, ""))
+    finished = runner.Outcome(RunFolder(tmp_path / "one"), SimpleNamespace(status="done"), "")
+    with SweepProgress(3, pipe).shown([None, finished, None]) as progress:
         for blocked in (False, True, True, False):
             progress.watch([], blocked)
         progress.end(runner.Outcome(RunFolder(tmp_path / "two"), None, "killed by SIGKILL"))
