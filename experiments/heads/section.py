@@ -26,9 +26,8 @@ class Section:
     figures: dict[str, Figure] = field(default_factory=dict)  # by file name
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by file name
     maps: dict[str, Any] | None = None  # data of the page's viewer of maps
-    models: dict[str, tuple[TrainedRun, list[Head]]] = field(
-        default_factory=dict
-    )  # model to be written without these heads
+    # models to be written without these heads, by folder name
+    models: dict[str, tuple[TrainedRun, list[Head]]] = field(default_factory=dict)
 
 
 # measures a run and makes its section; None if the run has nothing of its kind

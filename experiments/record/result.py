@@ -37,17 +37,12 @@ class Result:
     unigram_loss: Number | None  # loss of predicting every token from its frequency in the training split
     perplexity: Number | None
     bits_per_byte: Number | None
-    unknown_share: Number | None = (
-        None  # share of [UNK] among the tokens of the validation split, which no loss includes
-    )
-    text_scores: dict[str, Number] | None = (
-        None  # scores of texts that the model generated, as its objective names them
-    )
+    unknown_share: Number | None = None  # of [UNK] among the tokens of the validation split, which no loss includes
+    text_scores: dict[str, Number] | None = None  # of texts that the model generated, as its objective names them
     text_scores_meaning: str | None = None  # how they were computed, such as sacrebleu's signature
     scored_texts: int | None = None  # of the validation split
-    order_loss: Number | None = (
-        None  # nats per sequence, for predicting the order of segments; None: not part of the objective
-    )
+    # nats per sequence, for predicting the order of segments; None: not part of the objective
+    order_loss: Number | None = None
     order_accuracy: Number | None = None  # share of the sequences
     scores: dict[str, Number] | None = None  # of a task, which has no perplexity
 
@@ -70,9 +65,7 @@ class Result:
     tokens: int
     epochs: Number
     wall_seconds: Number  # over all the starts of the run, from the first step on
-    processor_seconds: Number | None = (
-        None  # of all threads, likewise; the cost of the run, however busy the machine was
-    )
+    processor_seconds: Number | None = None  # of all threads, likewise; the cost, however busy the machine was
 
     # conditions
     backend: str | None  # attention kernels that ran, joined by +

@@ -13,6 +13,11 @@ from experiments.settings.run import Settings
 from experiments.training.run import Run
 from experiments.training.step.compiling import eager
 
+# numbers of an evaluation that a result has under the same name
+OF_EVALUATION = (
+    "unigram_loss", "perplexity", "bits_per_byte", "unknown_share", "order_loss", "order_accuracy", "scores",
+)  # fmt: skip
+
 
 def summarize(run: Run | None, settings: Settings, status: Status, reason: str | None) -> Result:
     """The result as far as it is known; `run` is None if its setup failed."""
@@ -49,20 +54,13 @@ def late_gain(before: float | None, after: float | None) -> float | None:
 def quality(run: Run) -> dict[str, Any]:
     """Losses of the final weights. An evaluation of earlier weights does not count."""
     progress = run.progress
-    evaluation = progress.evaluation if progress.evaluated_at == progress.step else None
-    measured = evaluation or {}
+    measured = (progress.evaluation if progress.evaluated_at == progress.step else None) or {}
     return {
         "validation_loss": measured.get("loss"),
         "best_validation_loss": progress.best_loss,
         "late_gain": late_gain(progress.loss_before_last_tenth, measured.get("loss")),
         "training_loss": progress.training_loss,
-        "unigram_loss": measured.get("unigram_loss"),
-        "perplexity": measured.get("perplexity"),
-        "bits_per_byte": measured.get("bits_per_byte"),
-        "unknown_share": measured.get("unknown_share"),
-        "order_loss": measured.get("order_loss"),
-        "order_accuracy": measured.get("order_accuracy"),
-        "scores": measured.get("scores"),
+        **{name: measured.get(name) for name in OF_EVALUATION},
     }
 
 
