@@ -13,7 +13,6 @@ import json
 import math
 import os
 import random
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from experiments.commands.dashboard import write_dashboard
 from experiments.config.compose import Composer
 from experiments.record.folder import RunFolder, run_name
+from tests.fixtures.browser import set_screen, start_chromium
 from tests.fixtures.record import leave_result
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -84,18 +84,12 @@ def make_runs(runs: Path) -> None:
 
 def photographs(page: Path) -> Iterator[tuple[str, bytes]]:
     """Yield (name, PNG) for each picture of the page."""
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or shutil.which("google-chrome") or ""
-    for argument in ("--headless=new", "--no-sandbox", "--hide-scrollbars"):
-        options.add_argument(argument)
-    browser = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
+    browser = start_chromium("--hide-scrollbars")
+    if browser is None:
+        raise SystemExit("the pictures need chromium with its chromedriver: apt install chromium-driver")
     try:
         for name, (width, state, height) in PICTURES.items():
-            screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+            set_screen(browser, width)
             browser.get("about:blank")
             browser.get(f"{page.as_uri()}#{quote(json.dumps(state))}")
             height = height or browser.execute_script("return document.documentElement.scrollHeight")
