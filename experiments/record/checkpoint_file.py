@@ -28,6 +28,7 @@ from experiments.files.disk import files_named
 from experiments.record.changed_code import changed_code
 from experiments.record.durable import RunFolderError, disk_errors_as_failures, replacing, swept, write
 from experiments.record.folder import CONFIG, PREFIX, TOKENIZER, RunFolder, checksum, configuration_digest
+from experiments.record.result import Result
 from experiments.settings.group import WhichCheckpoint
 
 MODEL = "model/"
@@ -107,10 +108,11 @@ def load_weights(
         folder = run.checkpoint
         raise Mistake(f"{folder}: there is no good {which} checkpoint to load; --checkpoint {other} loads the other")
     check_origin(checkpoint, run, tokenizer)
-    if line := remark(checkpoint.path, checkpoint.header, which, run):
-        report(line)
+    # a result that cannot be read says nothing about good weights
     with suppress(RunFolderError):
         result = run.result()
+        if line := remark(checkpoint.path, checkpoint.header, which, result):
+            report(line)
         if result is not None and result.code_digest and (changed := changed_code(run, run.config(), result)):
             report(f"{changed} has changed since {run.name} was trained")
     live = weights(model)
@@ -130,21 +132,17 @@ def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, st
         raise OSError(number, os.strerror(number), str(path)) from error
 
 
-def remark(path: Path, header: dict[str, Any], which: WhichCheckpoint, run: RunFolder) -> str:
+def remark(path: Path, header: dict[str, Any], which: WhichCheckpoint, result: Result | None) -> str:
     """A line about a checkpoint that is not the one of a finished run's result; empty if it is, or if there is none."""
-    with suppress(RunFolderError):
-        result = run.result()
-        if result is not None and result.status == "done":
-            if which == "newest":
-                is_final = _step(path) == result.steps
-            else:
-                is_final = header.get("validation_loss") == result.best_validation_loss
-            if not is_final:
-                return (
-                    f"{path}: is an earlier checkpoint than the {which} one of the finished run, "
-                    "which is missing or damaged"
-                )
-    return ""
+    if result is None or result.status != "done":
+        return ""
+    if which == "newest":
+        is_final = _step(path) == result.steps
+    else:
+        is_final = header.get("validation_loss") == result.best_validation_loss
+    if is_final:
+        return ""
+    return f"{path}: is an earlier checkpoint than the {which} one of the finished run, which is missing or damaged"
 
 
 def header_of(path: Path) -> dict[str, Any]:

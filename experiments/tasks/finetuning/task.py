@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.data.cache import Cache, MissingError
 from experiments.data.packing import Dataset, Packed
 from experiments.data.tokenizer import TOKENIZER_FILE, ReportProgress, Tokenizer, load
+from experiments.record.durable import RunFolderError
 from experiments.record.folder import PREFIX, RunFolder
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.tasks.finetuning.features import Features, check_batch, obtain
@@ -90,7 +92,10 @@ class Finetuning:
         settings = self.settings
         folder, which = RunFolder(settings.pretrained), settings.checkpoint
         path = folder.checkpoint / f"{PREFIX[which]}-{settings.origin.step:09d}.safetensors"
-        return remark(path, header_of(path), which, folder)
+        header = header_of(path)
+        with suppress(RunFolderError):
+            return remark(path, header, which, folder.result())
+        return ""
 
     def build_model(self, vocabulary_size: int) -> FinetunedEncoder:
         """The pretrained layers with a new head, without values; for an encoder-decoder, the layers of its encoder."""
