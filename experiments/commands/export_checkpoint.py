@@ -26,9 +26,8 @@ POSITION_TABLE = "embedding.position.weight"
 
 def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint, model_type: str | None) -> None:
     """Write a run's checkpoint as a folder that transformers loads. Raises Mistake."""
-
     from experiments.data.tokenizer import load
-    from experiments.record.checkpoint_file import MODEL, load_weights, weights, write_tensors
+    from experiments.record.checkpoint_file import MODEL, load_weights, weights
 
     check_target(target)
     run = RunFolder(find_run(name, runs))
@@ -42,12 +41,8 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
     if first := format.first_position(config):
         ours[POSITION_TABLE] = _after_unused_rows(ours[POSITION_TABLE], first)
     theirs = _without_shared(format.to_hugging_face(ours, settings))
-
     with new_folder(target) as partial:
-        write_tensors(theirs, partial / "model.safetensors", {"format": "pt"})
-        (partial / "config.json").write_text(to_json(config, indent=2) + "\n", encoding="utf-8")
-        tokenizer.with_frame(*format.frame).save(partial / TOKENIZER)
-        (partial / "tokenizer_config.json").write_text(tokenizer_config(tokenizer, settings), encoding="utf-8")
+        write_files(partial, theirs, config, tokenizer.with_frame(*format.frame), settings)
     print(f"{target}: {config['architectures'][0]} of {run.name}")
     if note := format.note(settings):
         print(note)
@@ -57,6 +52,18 @@ def check_target(target: Path) -> None:
     """Raises Mistake unless the folder of an export is new or empty."""
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Mistake(f"{target} exists already", "name a folder that is new or empty")
+
+
+def write_files(
+    folder: Path, tensors: dict[str, Tensor], config: dict[str, Any], tokenizer: Tokenizer, settings: Settings
+) -> None:
+    """Write what transformers reads: the weights, their configuration, and the tokenizer. Raises OSError."""
+    from experiments.record.checkpoint_file import write_tensors
+
+    write_tensors(tensors, folder / "model.safetensors", {"format": "pt"})
+    tokenizer.save(folder / TOKENIZER)
+    for name, tree in (("config.json", config), ("tokenizer_config.json", _tokenizer_config(tokenizer, settings))):
+        (folder / name).write_text(to_json(tree, indent=2) + "\n", encoding="utf-8")
 
 
 def _fitting_format(
@@ -77,13 +84,14 @@ def _fitting_format(
         except Mistake as error:
             refusals.append(f"{format.model_type}: {error}")
             continue
-        config = format.with_tokens(config, _token_ids(tokenizer)) | {"dtype": "float32"}
+        config = format.with_tokens(config, token_ids(tokenizer)) | {"dtype": "float32"}
         rest = imported.get("config", {}) if format.model_type == source else {}
         return format, {key: value for key, value in rest.items() if key != "torch_dtype"} | config
     raise Mistake("no format can express this run:\n  " + "\n  ".join(refusals))
 
 
-def _token_ids(tokenizer: Tokenizer) -> dict[str, int]:
+def token_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    """The ids of the special tokens by transformers' names."""
     return {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
 
 
@@ -104,7 +112,7 @@ def _without_shared(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: value for name, value in contiguous.items() if firsts.setdefault(value.data_ptr(), name) == name}
 
 
-def tokenizer_config(tokenizer: Tokenizer, settings: Settings) -> str:
+def _tokenizer_config(tokenizer: Tokenizer, settings: Settings) -> dict[str, Any]:
     """The special tokens of the tokenizer by transformers' names; T5's has none before a text."""
     special = {f"{role}_token": name for role, name in tokenizer.roles.items()}
     special |= {"bos_token": special["cls_token"], "eos_token": special["sep_token"]}
@@ -112,4 +120,4 @@ def tokenizer_config(tokenizer: Tokenizer, settings: Settings) -> str:
         del special["cls_token"], special["bos_token"]
     names = ["input_ids", *(["token_type_ids"] if settings.model.token_types > 1 else []), "attention_mask"]
     tree = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": settings.length, **special}
-    return to_json({**tree, "model_input_names": names}, indent=2) + "\n"
+    return {**tree, "model_input_names": names}

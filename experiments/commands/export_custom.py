@@ -7,11 +7,11 @@ import sys
 import zipfile
 from pathlib import Path
 
-from experiments.commands.export_checkpoint import check_target, tokenizer_config
+from experiments.commands.export_checkpoint import check_target, token_ids, write_files
 from experiments.config.recorded import pretraining
 from experiments.failures.failure import Mistake
 from experiments.record.code_digest import code_digests, module_name
-from experiments.record.durable import new_folder, to_json
+from experiments.record.durable import new_folder
 from experiments.record.folder import TOKENIZER, RunFolder
 from experiments.results.find import find_run
 from experiments.settings.group import WhichCheckpoint
@@ -30,10 +30,9 @@ READS_LIKE = {"causal_decoder": "gpt2", "encoder_decoder": "t5"}
 
 def export_custom(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint) -> None:
     """Write a run's checkpoint, of any variant, for `from_pretrained(..., trust_remote_code=True)`. Raises Mistake."""
-
     from experiments.data.tokenizer import load
     from experiments.formats.format import format_of
-    from experiments.record.checkpoint_file import MODEL, load_weights, weights, write_tensors
+    from experiments.record.checkpoint_file import MODEL, load_weights, weights
 
     check_target(target)
     run = RunFolder(find_run(name, runs))
@@ -42,14 +41,10 @@ def export_custom(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoi
     model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
     load_weights(model, run, tokenizer.digest, checkpoint, print)
     stored = {f"model.{key.removeprefix(MODEL)}": value.contiguous() for key, value in weights(model).items()}
-    ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
     alike = format_of(READS_LIKE.get(settings.objective.architecture, "bert"))
+    config = alike.with_tokens(_config(settings, tokenizer.vocabulary_size), token_ids(tokenizer))
     with new_folder(target) as partial:
-        write_tensors(stored, partial / "model.safetensors", {"format": "pt"})
-        config = alike.with_tokens(_config(settings, tokenizer.vocabulary_size), ids)
-        (partial / "config.json").write_text(to_json(config, indent=2) + "\n", encoding="utf-8")
-        tokenizer.with_frame(*alike.frame).save(partial / TOKENIZER)
-        (partial / "tokenizer_config.json").write_text(tokenizer_config(tokenizer, settings), encoding="utf-8")
+        write_files(partial, stored, config, tokenizer.with_frame(*alike.frame), settings)
         _copy_code(partial, settings)
     print(f"{target}: {settings.variant['name']} of {run.name}, for from_pretrained(..., trust_remote_code=True)")
 
