@@ -14,11 +14,12 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from experiments.data import packing_pairs
-from experiments.data.cache import Cache, MissingError, folder_name
+from experiments.data import tokenizer as tokenizers
+from experiments.data.cache import Cache, folder_name
 from experiments.data.corpus import SPLITS, Corpus, open_corpus
 from experiments.data.errors import DataError
 from experiments.data.shuffle import keys, permute
-from experiments.data.tokenizer import ReportProgress, Tokenizer, obtain, shortfall
+from experiments.data.tokenizer import ReportProgress, Tokenizer
 from experiments.files.digest import digest
 from experiments.settings.data import DataSettings
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
@@ -57,48 +58,27 @@ class Dataset(NamedTuple):
     remark: str = ""  # what a run should say of its data
 
 
-def prepare(
+def obtain(
     data: DataSettings,
     tokenizer: TrainedTokenizer | FileTokenizer,
     length: int,
-    cache: Path,
+    cache: Cache,
     report: ReportProgress,
     sentinels: int = 0,
 ) -> Dataset:
-    """The packed corpus, made if the cache lacks it. `report(stage, done, total)` is called often. Raises DataError.
+    """The packed corpus, from the cache or made; `report(stage, done, total)` is called often.
 
     length: tokens of a row. sentinels: special tokens <extra_id_0>, ... that the tokenizer has besides its own.
 
     The documents are shuffled once, in an order that does not depend on the run's seed. Runs that differ in their seed
     train on the same sequences, are evaluated on the same ones, and share one copy. The seed orders the batches.
+
+    Raises DataError, and MissingError if the cache may not make it.
     """
-    store = Cache(cache, lambda message: report(message, 0, None))
-    return _obtain(data, tokenizer, length, store, report, sentinels)
-
-
-def is_prepared(
-    data: DataSettings, tokenizer: TrainedTokenizer | FileTokenizer, length: int, cache: Path, sentinels: int = 0
-) -> bool:
-    """Whether `prepare` would find everything in the cache. Raises DataError."""
-    try:
-        _obtain(data, tokenizer, length, Cache(cache, None), lambda stage, done, total: None, sentinels)
-    except MissingError:
-        return False
-    return True
-
-
-def _obtain(
-    data: DataSettings,
-    tokenizer: TrainedTokenizer | FileTokenizer,
-    length: int,
-    store: Cache,
-    report: ReportProgress,
-    sentinels: int,
-) -> Dataset:
-    corpus = open_corpus(data, store)
-    obtained, tokenizer_identity = obtain(tokenizer, corpus, store, report)
-    remark = shortfall(tokenizer_identity)
-    extended = obtained.with_sentinels(sentinels)
+    corpus = open_corpus(data, cache)
+    own, tokenizer_identity = tokenizers.obtain(tokenizer, corpus, cache, report)
+    remark = tokenizers.shortfall(tokenizer_identity)
+    extended = own.with_sentinels(sentinels)
     tokenizer_identity |= {"vocabulary_size": extended.vocabulary_size, "digest": extended.digest}
     key = digest([FORMAT, corpus.identity, extended.digest, length])
     pack = packing_pairs.pack if data.holds_pairs else _pack
@@ -108,7 +88,7 @@ def _obtain(
         corpus.check()
         return facts
 
-    folder, facts = store.obtain("packed", key, make)
+    folder, facts = cache.obtain("packed", key, make)
     splits = {split: _open(folder, split, fact, length, facts["dtype"]) for split, fact in facts["splits"].items()}
     return Dataset(
         train=splits["train"],
@@ -117,7 +97,7 @@ def _obtain(
         tokenizer=extended,
         unigram=np.fromfile(folder / "unigram", dtype="<i8"),
         identity={"corpus": corpus.identity, "tokenizer": tokenizer_identity, "length": length, **facts, "packed": key},
-        sequences=store.contents(folder_name(folder)),
+        sequences=cache.contents(folder_name(folder)),
         remark=remark,
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.data.cache import Cache
+from experiments.data.cache import Cache, MissingError
 from experiments.data.corpus import open_corpus
-from experiments.data.packing import Dataset, is_prepared, prepare
+from experiments.data.packing import Dataset, obtain
 from experiments.data.tokenizer import ReportProgress, Tokenizer, load
 from experiments.settings.run import Settings
 
@@ -38,13 +38,15 @@ class Pretraining:
 
     def is_ready(self) -> bool:
         """Whether tokenizer and packed text are in the cache."""
-        settings = self.settings
-        return is_prepared(settings.data, settings.tokenizer, settings.row_length, self.cache, self.sentinels)
+        try:
+            self._obtain(Cache(self.cache, None), lambda stage, done, total: None)
+        except MissingError:
+            return False
+        return True
 
     def prepare(self, report: ReportProgress) -> Dataset:
         """The packed text, made if the cache lacks it."""
-        settings = self.settings
-        return prepare(settings.data, settings.tokenizer, settings.row_length, self.cache, report, self.sentinels)
+        return self._obtain(Cache(self.cache, lambda text: report(text, 0, None)), report)
 
     def objective(self, vocabulary: Vocabulary) -> Objective:
         """The objective of the settings."""
@@ -80,3 +82,7 @@ class Pretraining:
         settings = self.settings
         architecture = architecture_of(settings.objective)
         return build(architecture, settings.model, settings.variant, vocabulary_size, settings.seed)
+
+    def _obtain(self, cache: Cache, report: ReportProgress) -> Dataset:
+        settings = self.settings
+        return obtain(settings.data, settings.tokenizer, settings.row_length, cache, report, self.sentinels)

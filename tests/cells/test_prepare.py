@@ -11,10 +11,10 @@ from experiments.cells import prepare
 from experiments.cells.prepare import prepare_in_child_process
 from experiments.config.compose import compose
 from experiments.data.errors import DataError
-from experiments.data.packing import is_prepared
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure
 from experiments.record.folder import RunFolder
+from experiments.tasks.pretraining import Pretraining
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def asked(tmp_path, text_file, tiny):
 
 
 def cached(settings) -> bool:
-    return is_prepared(settings.data, settings.tokenizer, settings.length, Path(settings.cache))
+    return Pretraining(settings).is_ready()
 
 
 def test_made_once_in_another_process(asked, monkeypatch, tmp_path, capfd):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments.data import packing
+from experiments.data.cache import Cache
 from experiments.data.kinds.pairs import PairFiles
 from experiments.data.kinds.text import TextFiles
 from experiments.data.packing import Dataset
@@ -51,7 +52,7 @@ def test_other_bytes_are_another_format(tmp_path, made):
     (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *DIGITS]) + "\n", encoding="utf-8")
     from_vocabulary(tmp_path / "vocab.txt", lowercase=True).save(tmp_path / "tokenizer.json")
     tokenizer = FileTokenizer(kind="file", path=str(tmp_path / "tokenizer.json"))
-    dataset = packing.prepare(made(tmp_path), tokenizer, 16, tmp_path / "cache", lambda stage, done, total: None)
+    dataset = packing.obtain(made(tmp_path), tokenizer, 16, Cache(tmp_path / "cache", print), lambda *_: None)
     assert dataset.test is not None
     assert digest_of(dataset) == PACKED[packing.FORMAT][made.__name__], (
         "the same text is packed differently: raise FORMAT in experiments/data/packing.py, and store this digest"

@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from experiments.data import packing, tokenizer
+from experiments.data.cache import Cache
 from experiments.data.errors import DataError
 from experiments.data.kinds.parquet import ParquetFiles
 from experiments.data.kinds.text import TextFiles
-from experiments.data.packing import Dataset, Packed, prepare
+from experiments.data.packing import Dataset, Packed, obtain
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 
 LENGTH = 16
@@ -23,15 +24,16 @@ PREPARE = """
 import hashlib, json, sys
 from pathlib import Path
 from experiments.data import packing
+from experiments.data.cache import Cache
 from experiments.data.kinds.text import TextFiles
 from experiments.settings.tokenizer import TrainedTokenizer
 
 data, cache = json.loads(sys.argv[1])
 packing.CHUNK = 2000
 tokenizer = TrainedTokenizer(kind="byte_bpe", vocabulary_size=400)
-dataset = packing.prepare(
-    TextFiles.model_validate(data), tokenizer, 16, Path(cache), lambda stage, *_: print(stage, flush=True)
-)
+def report(stage, *_):
+    print(stage, flush=True)
+dataset = packing.obtain(TextFiles.model_validate(data), tokenizer, 16, Cache(Path(cache), report), report)
 print(hashlib.sha256(dataset.train.tokens.tobytes() + dataset.validation.tokens.tobytes()).hexdigest())
 """
 
@@ -41,6 +43,10 @@ Settings = Callable[..., TextFiles]
 def silent(stage: str, done: int, total: int | None) -> None:
     assert done >= 0
     assert total is None or done <= total
+
+
+def prepare(data: TextFiles, tokenizer: TrainedTokenizer, length: int, cache: Path, report: Callable) -> Dataset:
+    return obtain(data, tokenizer, length, Cache(cache, lambda text: report(text, 0, None)), report)
 
 
 @pytest.fixture

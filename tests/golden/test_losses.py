@@ -19,9 +19,9 @@ import torch
 from experiments.cells.cell import execute, folder_of
 from experiments.config.compose import compose
 from experiments.config.groups import options
-from experiments.data.packing import prepare
 from experiments.model.architectures.bert import Bert
 from experiments.settings.model import Model, Norm
+from experiments.tasks.pretraining import Pretraining
 
 STORED = Path(__file__).with_name("losses.json")
 LOSSES = json.loads(STORED.read_text()) if STORED.exists() else {}
@@ -56,8 +56,7 @@ def trained(tiny, cache, tmp_path) -> Train:
         replaced = {without, *(word.split("=")[0] for word in words)}
         settings = compose([*(word for word in fixed if word.split("=")[0] not in replaced), *words])
         # here, as the command would start a process for it
-        sentinels = settings.objective.sentinel_count()
-        prepare(settings.data, settings.tokenizer, settings.row_length, cache, lambda *_: None, sentinels)
+        Pretraining(settings).prepare(lambda *_: None)
         assert execute(settings) == 0
         return folder_of(settings).path
 

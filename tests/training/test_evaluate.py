@@ -1,15 +1,14 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from experiments.data.packing import prepare
 from experiments.objectives.objective import build_objective
+from experiments.tasks.pretraining import Pretraining
 from experiments.training.evaluate import evaluate, evaluation_batches
 from experiments.training.step.micro_batches import Forward
 
@@ -30,8 +29,7 @@ class Constant(nn.Module):
 
 @pytest.fixture(scope="module")
 def dataset(settings):
-    config = settings()
-    return prepare(config.data, config.tokenizer, config.length, Path(config.cache), lambda *arguments: None)
+    return Pretraining(settings()).prepare(lambda *arguments: None)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +12,12 @@ import yaml
 from pydantic import TypeAdapter
 
 from experiments.config.groups import options
-from experiments.data.packing import Dataset, prepare
+from experiments.data.packing import Dataset
 from experiments.model.build import build
 from experiments.objectives.objective import build_objective
 from experiments.settings.plugins import CONF
 from experiments.settings.run import Objective, Settings
+from experiments.tasks.pretraining import Pretraining
 from experiments.training.evaluate import evaluate, evaluation_batches
 from experiments.training.step.micro_batches import Forward
 from tests.fixtures.campaign import in_campaigns
@@ -41,8 +41,7 @@ def of_kind(settings):
 
 
 def dataset_of(config: Settings) -> Dataset:
-    sentinels = config.objective.sentinel_count()
-    return prepare(config.data, config.tokenizer, config.row_length, Path(config.cache), lambda *_: None, sentinels)
+    return Pretraining(config).prepare(lambda *_: None)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -9,7 +9,7 @@ from experiments.data.corpus import open_corpus
 from experiments.data.errors import DataError
 from experiments.data.kinds.hub_pairs import HubPairs
 from experiments.data.kinds.pairs import PairFiles
-from experiments.data.packing import prepare
+from experiments.data.packing import obtain
 from experiments.data.readers.pairs import joined
 from experiments.settings.tokenizer import TrainedTokenizer
 
@@ -35,7 +35,8 @@ def made(tmp_path):
         keys = {"source": "source", "target": "target", "validation": None, "test": None}
         data = PairFiles(kind="pairs", train=str(path), **(keys | changes))
         messages: list[str] = []
-        dataset = prepare(data, TOKENIZER, 2 * length, tmp_path / "cache", lambda stage, *_: messages.append(stage))
+        cache = Cache(tmp_path / "cache", messages.append)
+        dataset = obtain(data, TOKENIZER, 2 * length, cache, lambda stage, *_: messages.append(stage))
         return dataset, messages
 
     return make
@@ -139,7 +140,7 @@ LANGUAGES = [{"de": f"ein {number}", "en": f"a {number}"} for number in range(40
 def test_pairs_of_the_hub(set_of, tmp_path, column):
     """A column with a text for each language, as in WMT's sets, or a column a language, as in Multi30k."""
     data = set_of([{column: each} for each in LANGUAGES] if column else LANGUAGES, column)
-    dataset = prepare(data, TOKENIZER, 32, tmp_path / "cache", lambda *_: None)
+    dataset = obtain(data, TOKENIZER, 32, Cache(tmp_path / "cache", print), lambda *_: None)
     found = sides(dataset, "train")
     assert 20 < len(found) < 31 and all(source.replace("a", "ein") == target for source, target in found)
     wrong = data.model_copy(update={"target": "fr"})

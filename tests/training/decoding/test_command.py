@@ -57,12 +57,12 @@ def test_train_evaluate_compare_and_show(attn, tiny, tmp_path, pairs_file):
 
 def test_references_are_the_targets_and_a_perfect_model_has_100(monkeypatch, tmp_path, pairs_file):
     from experiments.config.compose import compose
-    from experiments.data.packing import prepare
     from experiments.objectives.objective import build_objective
+    from experiments.tasks.pretraining import Pretraining
 
     overrides = ["model=transformer_nano", "data=pairs", f"data.train={pairs_file}", "length=16", f"cache={tmp_path}"]
     settings = compose([*overrides, "tokenizer.vocabulary_size=300"])
-    data = prepare(settings.data, settings.tokenizer, settings.row_length, tmp_path, lambda *_: None)
+    data = Pretraining(settings).prepare(lambda *_: None)
     objective = build_objective(settings.objective, data.tokenizer)
 
     class Parrot:
