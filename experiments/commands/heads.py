@@ -25,9 +25,10 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
     check_installed("heads", "attn heads", "matplotlib", "scipy", "sklearn")
     folders = [RunFolder(find_run(name, runs)) for name in names]
     from experiments.heads import report
+    from experiments.heads.section import Column
     from experiments.heads.trained_run import open_trained_run
 
-    columns: list[tuple[str, str, list[Section]]] = []
+    columns: list[Column] = []
     with Display() as display:
         trained = [
             open_trained_run(folder, pretraining(folder), options.checkpoint, options.sequences, display.stage)
@@ -45,12 +46,12 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
                     f"no font of this machine has {len(lacking)} characters of the maps, such as {lacking[:5]}: the "
                     "PNG shows boxes; index.html and the SVG use the fonts of their reader"
                 )
-            columns.append((folder.name, _summary(run), sections))
+            columns.append(Column(folder.name, _summary(run), sections))
             report.write_page(folder.path / "heads" / "index.html", columns[-1:])
     page = folders[0].path / "heads" / "index.html"
     if len(columns) == 2:
         page = page.with_name(f"beside-{folders[1].name}.html")
-        report.share_scales([sections for _, _, sections in columns])
+        report.share_scales(columns)
         report.write_page(page, columns)
     print(page)
 

@@ -21,7 +21,7 @@ from pyarrow import parquet
 from experiments.heads import figures
 from experiments.heads.fonts import undrawable
 from experiments.heads.measures.pruning import export_pruned
-from experiments.heads.section import Section
+from experiments.heads.section import Column, Section
 from experiments.record.durable import folder_for, replacing, write
 from experiments.record.file_digests import write_digests
 
@@ -56,18 +56,18 @@ def undrawable_tokens(sections: Sequence[Section]) -> str:
     return undrawable({row[side] for row in rows for side in ("query_token", "memory_token")})
 
 
-def page(runs: Sequence[tuple[str, str, Sequence[Section]]], earlier: Mapping[str, str] | None = None) -> str:
-    """The page, which needs no other file. Each run has a column: (name, a line about it, its sections).
+def page(columns: Sequence[Column], earlier: Mapping[str, str] | None = None) -> str:
+    """The page, which needs no other file.
 
     earlier: sections as HTML, by title, that stay if the runs have none with that title.
     """
     # in the order of the run that has most
-    longest_first = sorted((sections for _, _, sections in runs), key=len, reverse=True)
+    longest_first = sorted((column.sections for column in columns), key=len, reverse=True)
     titles = list(dict.fromkeys(section.title for sections in longest_first for section in sections))
-    columns = [{section.title: section for section in sections} for _, _, sections in runs]
+    by_title = [{section.title: section for section in column.sections} for column in columns]
     blocks = []
     for title in titles:
-        section_columns = "".join(f"<div>{_section_html(sections.get(title))}</div>" for sections in columns)
+        section_columns = "".join(f"<div>{_section_html(sections.get(title))}</div>" for sections in by_title)
         anchor = _anchor(title)
         blocks.append(
             f'<section id="{anchor}"><h2>{html.escape(title)}</h2><div class="runs">{section_columns}</div></section>'
@@ -78,11 +78,13 @@ def page(runs: Sequence[tuple[str, str, Sequence[Section]]], earlier: Mapping[st
         for block in kept_blocks.values()
     ]
     titles += kept_blocks
-    headers = "".join(f"<div><h1>{html.escape(name)}</h1><p>{html.escape(about)}</p></div>" for name, about, _ in runs)
+    headers = "".join(
+        f"<div><h1>{html.escape(name)}</h1><p>{html.escape(about)}</p></div>" for name, about, _ in columns
+    )
     links = "".join(f'<a href="#{_anchor(title)}">{html.escape(title)}</a>' for title in titles)
     return (ASSETS / "page.html").read_text(encoding="utf-8").format(
-        title=html.escape(" and ".join(name for name, _, _ in runs)),
-        columns=len(runs),
+        title=html.escape(" and ".join(column.name for column in columns)),
+        columns=len(columns),
         headers=headers,
         links=links,
         sections="".join(blocks),
@@ -91,7 +93,7 @@ def page(runs: Sequence[tuple[str, str, Sequence[Section]]], earlier: Mapping[st
     )  # fmt: skip
 
 
-def write_page(path: Path, runs: Sequence[tuple[str, str, Sequence[Section]]]) -> None:
+def write_page(path: Path, columns: Sequence[Column]) -> None:
     """Write the page. Earlier sections of the page that were not made again stay, with a note.
 
     Raises RunFolderError.
@@ -100,16 +102,16 @@ def write_page(path: Path, runs: Sequence[tuple[str, str, Sequence[Section]]]) -
     if path.exists():
         earlier_blocks = SECTION_HTML.finditer(path.read_text(encoding="utf-8"))
         earlier = {html.unescape(block[1]): block[0] for block in earlier_blocks}
-    write(path, page(runs, earlier))
+    write(path, page(columns, earlier))
 
 
-def share_scales(reports: Sequence[Sequence[Section]]) -> None:
+def share_scales(columns: Sequence[Column]) -> None:
     """Give the figures of several runs the same scales and colours, so that they can be compared.
 
     A map of attention keeps its own scale: the darkest colour is the largest weight of the map.
     """
     by_name: dict[str, list[Figure]] = {}
-    for section in (section for sections in reports for section in sections if section.maps is None):
+    for section in (section for column in columns for section in column.sections if section.maps is None):
         for name, figure in section.figures.items():
             by_name.setdefault(name, []).append(figure)
     for same_name in by_name.values():

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,14 @@ class Section:
     maps: dict[str, Any] | None = None  # data of the page's viewer of maps
     # models to be written without these heads, by folder name
     models: dict[str, tuple[TrainedRun, list[Head]]] = field(default_factory=dict)
+
+
+class Column(NamedTuple):
+    """A run on the page of a report."""
+
+    name: str
+    about: str  # a line
+    sections: Sequence[Section]
 
 
 # measures a run and makes its section; None if the run has nothing of its kind
