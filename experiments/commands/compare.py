@@ -11,9 +11,9 @@ from experiments.display.comparison import (
     differing_conditions,
     matching,
     named_folders,
-    near_value,
     shared_its_machine,
     tables_of,
+    without_match,
 )
 from experiments.display.rows import Row, show
 from experiments.failures.failure import Mistake
@@ -33,8 +33,7 @@ def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> No
     results = results_of(runs, selection)
     tables = tables_of(results)
     if not tables:
-        condition = f" matches {' '.join(selection)}{near_value(selection, results)}" if selection else ""
-        raise Mistake(f"no finished run in {runs}/{condition}", "attn train makes one")
+        raise Mistake(f"no finished run in {runs}/{without_match(selection, results)}", "attn train makes one")
     tables = sorted_tables(sort, tables)
     if beside := sum(map(shared_its_machine, results)):
         print(f"tokens_per_second of {beside} of {len(results)} runs were measured beside other work", file=sys.stderr)

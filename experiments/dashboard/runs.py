@@ -8,10 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from experiments.dashboard.curves import curve_of
-from experiments.display.comparison import TASK, matching, named_folders, near_value
+from experiments.display.comparison import by_task, matching, named_folders, without_match
 from experiments.failures.failure import Mistake
 from experiments.measure.quality import perplexity
-from experiments.record.dotted import Values
 from experiments.record.folder import CONFIG, RunFolder, parse_config
 from experiments.record.result import UNKNOWN, Fields
 from experiments.results.checked import first_lines, marked_result, remarks
@@ -26,18 +25,15 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[Fields]:
     several tasks.
     """
     results = list(_readable(named_folders(selection, runs) or index.folders(), index))
-    by_task: dict[str | None, list[Fields]] = {}
-    matched = matching(selection, results)
-    for result, task in zip(matched, Values(matched).at(TASK["task"]), strict=True):
-        by_task.setdefault(task, []).append(result)
-    if not by_task:
-        condition = f" matches {' '.join(selection)}{near_value(selection, results)}" if selection else ""
-        raise Mistake(f"no run in {runs}/{condition}", "attn train makes one; --runs names another folder")
-    if len(by_task) > 1 and None not in by_task:
+    tasks = by_task(matching(selection, results))
+    if not tasks:
+        unmatched = f"no run in {runs}/{without_match(selection, results)}"
+        raise Mistake(unmatched, "attn train makes one; --runs names another folder")
+    if len(tasks) > 1 and None not in tasks:
         raise Mistake(
-            f"these runs belong to several tasks: {', '.join(sorted(map(str, by_task)))}", "choose one with task=NAME"
+            f"these runs belong to several tasks: {', '.join(sorted(map(str, tasks)))}", "choose one with task=NAME"
         )
-    chosen = by_task.get(None) or next(iter(by_task.values()))
+    chosen = tasks.get(None) or next(iter(tasks.values()))
     for line in remarks(chosen):
         print(line, file=sys.stderr)
     return chosen

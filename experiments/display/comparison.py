@@ -78,8 +78,15 @@ def matching(selection: list[str], results: list[Fields]) -> list[Fields]:
     ]
 
 
-def near_value(selection: list[str], results: list[Fields]) -> str:
-    """` (did you mean x?)` for the first value in `selection` that is similar to one of a result, or nothing."""
+def without_match(selection: list[str], results: list[Fields]) -> str:
+    """` matches heads=7 (did you mean 6?)`, for a message that no run does; empty for a selection of all runs.
+
+    The hint is about the first value that is similar to one of a result.
+    """
+    return f" matches {' '.join(selection)}{_near_value(selection, results)}" if selection else ""
+
+
+def _near_value(selection: list[str], results: list[Fields]) -> str:
     values = Values(results)
     for key, wanted in (item.split("=", 1) for item in selection if "=" in item):
         known = dict.fromkeys(map(str, values.at(place_of(key))))
@@ -91,10 +98,16 @@ def near_value(selection: list[str], results: list[Fields]) -> str:
 
 def tables_of(results: list[Fields]) -> list[list[Row]]:
     """A table of pretrained runs, and one for each task of fine-tuned runs, because they have different scores."""
-    by_task: dict[str | None, list[Fields]] = {}
+    tasks = by_task(results)
+    return [table_of(tasks[task]) for task in sorted(tasks, key=lambda task: task or "")]
+
+
+def by_task(results: list[Fields]) -> dict[str | None, list[Fields]]:
+    """The results of each task, by its name; those of pretrained runs under None."""
+    tasks: dict[str | None, list[Fields]] = {}
     for task, result in zip(Values(results).at(TASK["task"]), results, strict=True):
-        by_task.setdefault(task, []).append(result)
-    return [table_of(by_task[task]) for task in sorted(by_task, key=lambda task: task or "")]
+        tasks.setdefault(task, []).append(result)
+    return tasks
 
 
 def table_of(results: list[Fields]) -> list[Row]:
