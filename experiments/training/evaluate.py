@@ -97,7 +97,8 @@ def evaluate(
             for index, part in forward.world.share(parts()):
                 logits_PV, sums = forward.predict(part)
                 of_part = logits_PV.float().cpu().numpy() if isinstance(objective, ScoredObjective) else None
-                scored.append((index, [float(each) for each in sums], of_part))
+                # one copy, because each waits for the device
+                scored.append((index, torch.stack(sums).tolist(), of_part))
                 # so that they are not in memory together with those of the next part
                 del logits_PV
     finally:
