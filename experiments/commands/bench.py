@@ -17,7 +17,7 @@ from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
 from experiments.launch.plan import check_data, plan
-from experiments.measure.cores import BUSY
+from experiments.measure.cores import long_wait
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
     if not rows and not code:
         raise Mistake("nothing is left to be timed")
     if rows:
-        if (waited := max(row["waited_for_cores"] or 0.0 for row in rows)) > BUSY:
-            print(f"this machine is busy: a contender waited {waited:.0%} of its time for a core", file=sys.stderr)
+        if waited := long_wait(max(row["waited_for_cores"] or 0.0 for row in rows)):
+            print(f"this machine is busy: a contender {waited}", file=sys.stderr)
         caption = f"{CAPTIONS[options.scope]}; medians of {options.rounds} interleaved rounds"
         show(rows, format, caption)
         if plot is not None:

@@ -33,6 +33,11 @@ class Neighbours:
         return waited / (worked + waited) if worked + waited else 0.0
 
 
+def long_wait(waited: float | None) -> str:
+    """`waited 12% of its time for a core`, for a share that says that the machine is busy; empty for a smaller one."""
+    return f"waited {waited:.0%} of its time for a core" if waited is not None and waited > BUSY else ""
+
+
 def usable() -> list[int]:
     """The numbers of the cores that this process may use."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))

@@ -13,7 +13,7 @@ from experiments.data.packing import Dataset
 from experiments.display.progress import Display
 from experiments.failures.failure import Mistake
 from experiments.files.digest import digest
-from experiments.measure.cores import BUSY, Neighbours, check_threads, usable
+from experiments.measure.cores import Neighbours, check_threads, long_wait, usable
 from experiments.measure.hardware import compiler_turned_off, device_name, resolve_device, resolve_precision
 from experiments.measure.memory import PeakMemory
 from experiments.measure.throughput import Throughput
@@ -147,11 +147,11 @@ def align(run: Run) -> None:
 
 def say_how_busy(run: Run) -> None:
     """Report if other processes use the cores of this run, and, for a long run on a CPU, if it leaves cores idle."""
-    waited, threads, cores = run.neighbours.waited_share(), torch.get_num_threads(), len(usable())
-    if waited is not None and waited > BUSY:
+    threads, cores = torch.get_num_threads(), len(usable())
+    if waited := long_wait(run.neighbours.waited_share()):
         run.say(
-            f"this machine is busy: so far the run waited {waited:.0%} of its time for a core that other processes "
-            "used; this makes it slower, but does not change its numbers"
+            f"this machine is busy: so far the run {waited} that other processes used; this makes it slower, but does "
+            "not change its numbers"
         )
     long = run.planned is None or run.planned >= LONG_STEPS
     if threads < cores and long and run.forward.device.type == "cpu":

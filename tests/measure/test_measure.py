@@ -12,7 +12,7 @@ import torch
 
 from experiments.failures.failure import Mistake
 from experiments.measure import memory, throughput
-from experiments.measure.cores import BUSY, Neighbours, check_threads, usable
+from experiments.measure.cores import BUSY, Neighbours, check_threads, long_wait, usable
 from experiments.measure.hardware import device_name, resolve_device, resolve_precision
 from experiments.measure.memory import PeakMemory
 from experiments.measure.mfu import peak_flops
@@ -164,6 +164,11 @@ def test_the_time_in_which_others_have_the_core_is_known():
             each.kill()
             each.communicate()
     assert waited > BUSY
+
+
+def test_a_wait_is_said_where_it_is_long():
+    assert long_wait(0.52) == "waited 52% of its time for a core"
+    assert long_wait(BUSY) == long_wait(0.0) == long_wait(None) == ""
 
 
 def test_where_the_scheduler_counts_nothing_the_waiting_is_not_known(monkeypatch, tmp_path):
