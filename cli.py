@@ -450,9 +450,9 @@ def dashboard(
       attn dashboard --watch                       while a sweep is going on
     """
     with _command("dashboard"):
-        from experiments.commands.dashboard import DashboardOptions, dashboard
+        from experiments.commands.dashboard import dashboard
 
-        dashboard(selection or [], runs, DashboardOptions(out, watch, show, wandb, project))
+        dashboard(selection or [], runs, out=out, watch=watch, show=show, wandb=wandb, project=project)
 
 
 @app.command()

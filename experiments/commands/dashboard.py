@@ -6,7 +6,6 @@ import os
 import time
 import webbrowser
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -25,29 +24,21 @@ WATCH_SHARE = 0.1  # of a core, at most, for the sake of the runs that train
 FULL_SCAN_EVERY = 12  # as often: every minute
 
 
-@dataclass(frozen=True)
-class DashboardOptions:
-    """The options of the command line; None for options that were not given."""
-
-    out: Path | None = None
-    watch: bool = False
-    show: bool = False
-    wandb: bool = False
-    project: str | None = None
-
-
-def dashboard(selection: list[str], runs: Path, options: DashboardOptions) -> None:
+def dashboard(
+    selection: list[str], runs: Path, *, out: Path | None = None, watch: bool = False, show: bool = False,
+    wandb: bool = False, project: str | None = None,
+) -> None:  # fmt: skip
     """Write the page, or save the workspace. Raises Mistake for options that do not go together, RunFolderError."""
-    if not options.wandb:
-        if options.project is not None:
-            raise Mistake(f"--project {options.project}: needs --wandb")
-        write_dashboard(selection, runs, options.out, options.watch, options.show)
+    if not wandb:
+        if project is not None:
+            raise Mistake(f"--project {project}: needs --wandb")
+        write_dashboard(selection, runs, out, watch, show)
         return
     from experiments.dashboard.workspace import save_workspace
 
-    if options.out or options.watch or options.show:
+    if out or watch or show:
         raise Mistake("--wandb saves a workspace instead of a file; leave out --out, --watch and --open")
-    save_workspace(selection, runs, options.project)
+    save_workspace(selection, runs, project)
 
 
 def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: bool, show: bool) -> None:

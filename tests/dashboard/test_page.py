@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 from experiments.commands import dashboard as command
-from experiments.commands.dashboard import DashboardOptions, dashboard, write_dashboard
+from experiments.commands.dashboard import dashboard, write_dashboard
 from experiments.dashboard import page
 from experiments.dashboard.page import page_data
 from experiments.failures.failure import Mistake
@@ -183,11 +183,11 @@ def test_the_command_line(make, tmp_path, attn):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (DashboardOptions(project="mine"), "--project mine: needs --wandb"),
-        (DashboardOptions(wandb=True, watch=True), "leave out --out, --watch and --open"),
+        ({"project": "mine"}, "--project mine: needs --wandb"),
+        ({"wandb": True, "watch": True}, "leave out --out, --watch and --open"),
     ],
 )
 def test_options_of_the_page_and_of_the_workspace_do_not_go_together(tmp_path, options, message):
     with pytest.raises(Mistake, match=message):
-        dashboard([], tmp_path, options)
+        dashboard([], tmp_path, **options)
     assert not [*tmp_path.iterdir()]
