@@ -178,12 +178,12 @@ MUTATIONS = [
         "statistics/test_comparison.py",
     ),
     Mutation(
-        "experiments/statistics/comparison.py", "*(len(comparisons) * p for", "*(p for", "statistics/test_comparison.py"
+        "experiments/statistics/comparison.py", "*(len(p_values) * p for", "*(p for", "statistics/test_comparison.py"
     ),
     Mutation(
         "experiments/statistics/comparison.py",
-        "return max(known) if",
-        "return min(known) if",
+        "replace(each, evidence=Anytime())",
+        "replace(each, evidence=each.evidence)",
         "statistics/test_comparison.py",
     ),
     Mutation(

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -69,9 +69,13 @@ class Compared:
 
         The differences show an outcome at every level from its p-value on.
         """
+        return self.p_values_with(len(self.differences))
+
+    def p_values_with(self, count: int) -> dict[ClaimOutcome, float]:
+        """The p-values of `count` differences of the same mean and deviation; 1 without a pair."""
         if not self.differences:
             return dict.fromkeys(ORDER, 1.0)
-        return self._p_values(len(self.differences), *self._mean_and_deviation)
+        return self._p_values(count, *self._mean_and_deviation)
 
     def word(self, level: float = ALPHA) -> Word:
         """The outcome that the differences show at a level; `not tested` if a cell may not decide."""
@@ -87,14 +91,7 @@ class Compared:
         """
         if len(self.differences) < 2:
             return None
-        mean, deviation = self._mean_and_deviation
-        counts = range(len(self.differences), MOST_SEEDS + 1)
-
-        def is_resolved(count: int) -> bool:
-            return min(self._p_values(count, mean, deviation).values()) <= level
-
-        # with more seeds it stays resolved
-        return next(iter(counts[bisect_left(counts, True, key=is_resolved) :]), None)
+        return _fewest(len(self.differences), lambda count: min(self.p_values_with(count).values()) <= level)
 
     @cached_property
     def _mean_and_deviation(self) -> tuple[float, float]:
@@ -161,6 +158,10 @@ class Exact:
             return {"holds": 1.0, "reversed": 1.0}
         return {"holds": 0.0 if self.is_true else 1.0, "reversed": 1.0 if self.is_true else 0.0}
 
+    def p_values_with(self, count: int) -> dict[ClaimOutcome, float]:
+        """The same for every number of seeds."""
+        return self.p_values()
+
     def word(self, level: float = ALPHA) -> Word:
         """`holds` if the equality is true, `reversed` if it is not; `not resolved` if a row is missing."""
         p_values = self.p_values()
@@ -182,9 +183,7 @@ def claim_p_value(comparisons: Sequence[AnyComparison]) -> float:
     """
     if not comparisons or any(comparison.marks for comparison in comparisons):
         return 1.0
-    p_values = [comparison.p_values() for comparison in comparisons]
-    to_hold = max(of_one["holds"] for of_one in p_values)
-    return min(to_hold, *(len(comparisons) * p for of_one in p_values for p in _contradictions(of_one)), 1.0)
+    return _claim_p_value([comparison.p_values() for comparison in comparisons])
 
 
 def claim_word(comparisons: Sequence[AnyComparison], level: float) -> Word:
@@ -199,23 +198,35 @@ def claim_word(comparisons: Sequence[AnyComparison], level: float) -> Word:
 
 
 def claim_seeds(comparisons: Sequence[AnyComparison], level: float) -> int | None:
-    """The number of seeds that the slowest comparison needs if all means and deviations stay the same.
+    """The number of seeds in all that decides the claim if seeds are added and all means and deviations stay the same.
 
-    None if a comparison needs too many.
+    Added seeds are no planned ones, so the evidence is anytime-valid. None for more than MOST_SEEDS, and if a
+    comparison has fewer than two pairs.
     """
-    needed = [comparison.seeds_needed(level / len(comparisons)) for comparison in comparisons]
-    known = [count for count in needed if count is not None]
-    return max(known) if needed and len(known) == len(needed) else None
+    pairs = [len(comparison.values) for comparison in comparisons if not comparison.exact]
+    if not pairs or min(pairs) < 2:
+        return None
+    anytime = [replace(each, evidence=Anytime()) if isinstance(each, Compared) else each for each in comparisons]
+    return _fewest(min(pairs), lambda count: _claim_p_value([each.p_values_with(count) for each in anytime]) <= level)
 
 
-def widest(comparisons: Sequence[AnyComparison]) -> float:
-    """The largest half width of the 95% intervals of the comparisons; infinite if one has no interval."""
-    halves = [
-        (comparison.interval[1] - comparison.interval[0]) / 2 if comparison.interval else math.inf
-        for comparison in comparisons
-        if not comparison.exact
-    ]
-    return max(halves, default=0.0)
+def half_width(comparison: AnyComparison) -> float:
+    """Half the width of the 95% interval; infinite if there is none."""
+    low, high = comparison.interval or (-math.inf, math.inf)
+    return (high - low) / 2
+
+
+def _fewest(first: int, is_enough: Callable[[int], bool]) -> int | None:
+    """The smallest number of seeds from `first` to MOST_SEEDS that is enough, as is every larger one; None if none
+    is.
+    """
+    counts = range(first, MOST_SEEDS + 1)
+    return next(iter(counts[bisect_left(counts, True, key=is_enough) :]), None)
+
+
+def _claim_p_value(p_values: Sequence[dict[ClaimOutcome, float]]) -> float:
+    to_hold = max(of_one["holds"] for of_one in p_values)
+    return min(to_hold, *(len(p_values) * p for of_one in p_values for p in _contradictions(of_one)), 1.0)
 
 
 def _contradictions(p_values: dict[ClaimOutcome, float]) -> Iterator[float]:

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from experiments.failures.wording import joined, plural
 from experiments.statistics.comparison import (
     AnyComparison,
     Compared,
@@ -25,9 +26,9 @@ from experiments.statistics.comparison import (
     claim_p_value,
     claim_seeds,
     claim_word,
-    widest,
+    half_width,
 )
-from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, Evidence
+from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, Evidence, Waiting
 from experiments.statistics.holm import holm_levels
 from experiments.statistics.plateau import marks
 from experiments.tables.definition.inequality import Inequality, Statement, arithmetic
@@ -35,6 +36,7 @@ from experiments.tables.definition.table import Budget, Claim
 from experiments.tables.marks import untuned_marks
 
 TIME_MARGIN = 0.02  # for the log of a ratio of step times: the bench cannot resolve less, even on a quiet machine
+SAME = "means and spreads stay the same"
 # row -> seed -> number
 Numbers = Mapping[str, Mapping[int, float]]
 
@@ -195,15 +197,33 @@ def _differences(
 
 
 def _what_would_resolve(claim: Claim, comparisons: Sequence[AnyComparison], level: float) -> str:
-    pairs = f"{claim.paired_by}s"
-    if unpaired := [comparison.sentence for comparison in comparisons if not comparison.values]:
-        return f"no {claim.paired_by} has all the rows of {unpaired[0]}"
-    fewest = min(len(comparison.values) for comparison in comparisons)
-    half, needed = widest(comparisons), claim_seeds(comparisons, level)
-    width = f"the widest interval is +-{half:.2g}" if math.isfinite(half) else f"too few {pairs} for an interval"
+    """The comparisons that are undecided, and how many more seeds or rounds would decide the claim."""
+    unit = claim.paired_by
+    if unpaired := [_formula(comparison) for comparison in comparisons if not comparison.values]:
+        which = joined(unpaired) if len(unpaired) < len(comparisons) else "any comparison"
+        return f"no {unit} has all the rows of {which}"
+    undecided = [comparison for comparison in comparisons if comparison.word(level) != "holds"]
+    if any(isinstance(each, Compared) and isinstance(each.evidence, Waiting) for each in undecided):
+        return "its plan is not complete"
+    is_or_are = f"{plural('comparison', len(undecided))} {'is' if len(undecided) == 1 else 'are'}"
+    named = f"the undecided {is_or_are} {joined([_undecided(comparison, unit) for comparison in undecided])}"
+    fewest = min(len(comparison.values) for comparison in undecided)
+    needed = claim_seeds(comparisons, level)
     if needed is None and fewest < 2:
-        return f"{width}; give 4 {pairs} or more"
+        return f"{named}; give 4 {unit}s or more"
     if needed is None:
-        return f"{width}; over {MOST_SEEDS:,} {pairs} would be needed"
-    more = max(needed, fewest + 1)
-    return f"{width}; at this mean and spread about {more} {pairs} would resolve it, and it has {fewest}"
+        return f"{named}; over {MOST_SEEDS:,} {unit}s would be needed if {SAME}"
+    more = max(needed - fewest, 1)
+    return f"{named}; about {more} {plural(unit, more)} more than these {fewest} would decide the claim if {SAME}"
+
+
+def _undecided(comparison: AnyComparison, unit: str) -> str:
+    """A comparison with half the width of its 95% interval."""
+    half, alone = half_width(comparison), comparison.word()
+    width = f"+-{half:.2g}" if math.isfinite(half) else f"too few {unit}s for an interval"
+    corrected = "" if alone == "not resolved" else f", {alone} only without Holm's correction"
+    return f"{_formula(comparison)} ({width}{corrected})"
+
+
+def _formula(comparison: AnyComparison) -> str:
+    return comparison.sentence.partition(": ")[2]

@@ -42,11 +42,18 @@ def test_the_p_value_of_a_claim_by_hand():
     assert claim_p_value([]) == 1.0
 
 
-def test_a_claim_needs_the_seeds_of_its_slowest_comparison():
-    quick, slow, never = compared(-0.3), compared(-0.05, scale=4.0), compared(0.1, "~")
-    needed = [each.seeds_needed(0.05 / 2) for each in (quick, slow)]
-    assert needed[0] == len(NOISE) < needed[1] == claim_seeds([quick, slow], 0.05)
+def test_a_claim_holds_with_the_seeds_of_its_slowest_comparison_and_fails_with_those_of_one():
+    quick, slow, never = compared(-0.3), compared(-0.15, scale=4.0), compared(0.1, "~")
+    assert len(NOISE) < claim_seeds([quick, slow], 0.05) == slow.seeds_needed(0.05)
+    wrong = compared(0.3, scale=4.0)
+    assert claim_seeds([quick, slow, wrong], 0.05) == wrong.seeds_needed(0.05 / 3) < slow.seeds_needed(0.05)
     assert claim_seeds([quick, never], 0.05) is None and claim_seeds([], 0.05) is None
+
+
+def test_seeds_that_are_added_are_no_planned_ones():
+    slow = compared(-0.15, scale=4.0)
+    planned = replace(slow, evidence=Planned())
+    assert planned.seeds_needed(0.05) < slow.seeds_needed(0.05) == claim_seeds([planned], 0.05)
 
 
 @pytest.mark.parametrize("evidence", [Anytime(), Planned()])

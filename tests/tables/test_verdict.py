@@ -10,8 +10,8 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from experiments.failures.failure import Mistake
-from experiments.statistics.comparison import Compared
-from experiments.statistics.evidence import Anytime, Planned
+from experiments.statistics.comparison import Compared, half_width
+from experiments.statistics.evidence import Anytime, Planned, Waiting
 from experiments.tables.definition.table import Budget, Claim, Margin
 from experiments.tables.verdict import Measures, Verdict, decide
 
@@ -64,7 +64,21 @@ def test_the_right_sign_is_not_enough():
     made = verdict("a > b", {"a": CLEAR, "b": NOISY})
     assert comparison(made).mean < 0
     assert made.word == "not resolved"
-    assert "seeds would resolve it" in made.why
+    more = comparison(made).seeds_needed() - len(SEEDS)
+    assert f"about {more} seeds more than these 8 would decide the claim" in made.why
+
+
+def test_what_is_missing_is_said_of_the_undecided_comparisons_alone():
+    # the interval of a - far is the widest
+    scores = {"a": CLEAR, "b": row(4.05, 3.0, turn=3), "far": row(9.0, 40.0, turn=2)}
+    made = verdicts({"C": ["a > b", "a > far"]}, scores)[0]
+    undecided, decided = made.findings[""].comparisons
+    assert half_width(decided) > half_width(undecided) and decided.word() == "holds"
+    assert made.why.startswith(f"the undecided comparison is a < b (+-{half_width(undecided):.2g}); about ")
+
+
+def test_a_plan_that_is_not_complete_is_the_reason():
+    assert verdict("a > b", {"a": CLEAR, "b": WORSE}, evidence=Waiting()).why == "its plan is not complete"
 
 
 def test_a_difference_within_the_margin_is_none():
@@ -259,7 +273,9 @@ def test_holm_keeps_a_lone_weak_claim_from_holding_beside_others():
     scores = beside(4.5) | {f"n{turn}": row(4.02 + 0.01 * turn, 20.0, turn=turn) for turn in range(1, 9)}
     assert word("a > b", scores, budget=NARROW) == "holds"
     claims = {"C": ["a > b"]} | {f"D{turn}": [f"a > n{turn}"] for turn in range(1, 9)}
-    assert verdicts(claims, scores, budget=NARROW)[0].word == "not resolved"
+    made = verdicts(claims, scores, budget=NARROW)[0]
+    assert made.word == "not resolved"
+    assert comparison(made).word() == "holds" and "holds only without Holm's correction" in made.why
 
 
 def test_a_claim_without_rows_takes_no_share_of_the_allowed_error():
