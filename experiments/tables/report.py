@@ -204,6 +204,7 @@ def _measured_columns(
         "parameters": _first(value_at(result, "parameters.total") for result in results),
         "step_seconds": _mean(iter(measures.step_time.get(of.row, {}).values())),
         "step_time": _ratio(measures.step_time.get(of.row, {}), measures.step_time.get(baseline, {})),
+        **{name: _mean(result[name] for result in results) for name in ("steps", "tokens", "processor_seconds")},
         "peak_memory_bytes": max((result["peak_memory_bytes"] or 0 for result in results), default=0) or None,
         "state": _state(outcomes),
     }

@@ -12,9 +12,10 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from experiments.display.rows import as_csv
+from experiments.display.rows import as_csv, time_text
 from experiments.failures.failure import Mistake
 from experiments.record.result import UNKNOWN
+from experiments.statistics.comparison import claim_seeds
 from experiments.tables.definition import published
 from experiments.tables.definition.inequality import parse
 from experiments.tables.definition.published import PublishedNumber
@@ -24,7 +25,7 @@ from experiments.tables.rendering.index import write_index
 from experiments.tables.rendering.latex import MOST_COLUMNS, divided, tex
 from experiments.tables.rendering.published_difference import published_difference
 from experiments.tables.rendering.render import claim_rows, render, write_all
-from experiments.tables.rendering.sentences import headline
+from experiments.tables.rendering.sentences import closing_sentence, details, headline
 from experiments.tables.report import Report, report
 from experiments.tables.sources.source import CellOutcome, TableCell
 from experiments.tables.step_times import StepTimes
@@ -69,6 +70,7 @@ class Known:
             "h": heads,
             "h_v": heads,
             "d_k": 192 // heads,
+            "layers": 4,
             "multiplies": 1000,
         }
 
@@ -284,6 +286,60 @@ def test_a_row_that_may_still_have_learned_decides_nothing():
     (verdict,) = made({("h8", 0): done(LOSSES["h8"][0], late_gain=None)}).verdicts
     assert verdict.word == "not tested"
     assert f"h8 was not evaluated before the last tenth of its steps with 1 of {len(LOSSES['h8'])} seeds" in verdict.why
+
+
+def test_a_difference_that_holds_below_the_margin_is_called_small():
+    small = {("h16", seed): done(loss + 0.005 + 0.0001 * seed) for seed, loss in enumerate(LOSSES["h8"])}
+    found = made(small)
+    (shown,) = [text for text in details(found.verdicts[0], found) if "h8 < h16" in text]
+    assert ": holds; the mean is less than the margin of 0.01" in shown
+    assert "less than the margin" not in render(made(), "markdown")
+
+
+def test_a_margin_that_a_comparison_allows_is_no_part_of_its_difference():
+    table = load(NAME)
+    claims = {"C4": table.claims["C4"].model_copy(update={"parts": ["h8 ~ h16"]})}
+    same = made(table=table.model_copy(update={"claims": claims}))
+    assert "the right side, paired by seed, without the margin that some comparisons allow." in closing_sentence(same)
+    assert "the right side, paired by seed. " in closing_sentence(made())
+
+
+def needed(found: Report) -> list[str]:
+    (verdict,) = found.verdicts
+    return [text.partition(": ")[2] for text in details(verdict, found) if text.startswith("to decide it: ")]
+
+
+def test_a_claim_without_a_verdict_says_what_it_needs_on_a_cpu_and_on_a_gpu():
+    noisy = {("h32", seed): done(loss) for seed, loss in enumerate((3.9, 4.9, 4.2, 4.6, 4.1, 5.5))}
+    found = made(noisy)
+    (finding,) = found.verdicts[0].findings.values()
+    more = claim_seeds(finding.comparisons, finding.level) - 6
+    # a run has 1200 steps of 0.125 s with 16 heads and of 0.15 s with 32, and 4 layers of 1,228,800 tokens
+    on_cpu = time_text(more * 1200 * (0.125 + 0.15))
+    on_gpu = time_text(more * 2 * 1_228_800 / 600_000)
+    runs = f"about {more} more seeds of h16 and h32, {2 * more} runs"
+    assert needed(found) == [f"{runs}: about {on_cpu} on this table's CPU or {on_gpu} on one GPU (H200)"]
+    assert needed(made()) == []
+
+
+def test_few_runs_take_a_gpu_as_long_as_one_of_them():
+    found = made({(row, seed): CellOutcome("missing") for row in ("h16", "h32") for seed in range(3, 6)})
+    (text,) = needed(found)
+    assert text.startswith("at least 1 more seed of h8, h16 and h32, 3 runs: ") and text.endswith(
+        "19 s on one GPU (H200)"
+    )
+
+
+def test_a_claim_that_is_not_tested_says_what_would_test_it():
+    stuck = {("h32", seed): done(6.4) for seed in range(6)}
+    (text,) = needed(made(stuck))
+    assert text.startswith("a longer training of h32; twice the steps are 6 runs: ")
+    table = load(NAME)
+    (tuning,) = table.budget("nano").learning_rates.values()
+    rates = {"multi_head": tuning.model_copy(update={"tried": {}})}
+    budgets = {"nano": table.budget("nano").model_copy(update={"learning_rates": rates})}
+    (text,) = needed(made(table=table.model_copy(update={"budgets": budgets})))
+    assert text.startswith("the rate of multi_head tuned (attn table me2026/heads --tune), and h16 trained with it")
 
 
 def test_two_machines_are_said():

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from experiments.failures.wording import joined, plural
-from experiments.statistics.comparison import AnyComparison, Compared
+from experiments.statistics.comparison import AnyComparison, Compared, Exact
 from experiments.tables.definition.published import MARKS
 from experiments.tables.partial import SIGN
+from experiments.tables.rendering.needs import needs
 from experiments.tables.report import Report
 from experiments.tables.verdict import Verdict
 
@@ -79,6 +80,8 @@ def details(verdict: Verdict, report: Report) -> list[str]:
             unit = verdict.claim.paired_by
             lines.append(f"{indent}{comparison_line(comparison, report, scheme, unit)}")
             lines += [f"{indent}  step, which decides nothing: {_numbers(step, unit)}" for step in comparison.steps]
+        if needed := needs(verdict, scheme, report):
+            lines.append(f"{indent}to decide it: {needed}")
     if verdict.left_out:
         lines.append(f"without the rows {', '.join(verdict.left_out)}, which this budget does not have")
     if said := ORIGINS.get(verdict.claim.origin):
@@ -96,10 +99,11 @@ def comparison_line(comparison: AnyComparison, report: Report, scheme: str, unit
     """
     if comparison.mean is None:
         return f"{comparison.sentence}: no pair"
-    if comparison.exact:
+    if isinstance(comparison, Exact):
         return f"{comparison.sentence}: {comparison.mean:g}, {comparison.word()}"
-    beside = "".join(f"; {each}" for each in _advantages(comparison, report, scheme))
-    return f"{_numbers(comparison, unit)}: {comparison.word()}{beside}"
+    beside = [f"the mean is less than the margin of {comparison.margin:g}"] if _is_small(comparison) else []
+    beside += _advantages(comparison, report, scheme)
+    return "; ".join([f"{_numbers(comparison, unit)}: {comparison.word()}", *beside])
 
 
 def legend(report: Report) -> list[str]:
@@ -144,9 +148,12 @@ def closing_sentence(report: Report) -> str:
     )
     tried = "one verdict is tried" if count == 1 else f"{count} verdicts are tried"
     schemes = " under every scheme of positions" if report.request.schemes else ""
+    parts = (part for verdict in report.verdicts for part in verdict.claim.parts_at(report.request.rows))
+    slack = ", without the margin that some comparisons allow" if any("~" in part.relation for part in parts) else ""
     return (
-        "A difference is the left side of the sign minus the right side, paired by seed. A claim holds if all of its "
-        f"comparisons hold{schemes}. Holm's correction keeps the chance of any wrong verdict below 5% ({tried} here). "
+        f"A difference is the left side of the sign minus the right side, paired by seed{slack}. A claim holds if all "
+        f"of its comparisons hold{schemes}. Holm's correction keeps the chance of any wrong verdict below 5% ({tried} "
+        "here). "
         "The words beside single comparisons are without this correction: each is at 95% by itself."
     )
 
@@ -170,6 +177,12 @@ def _advantages(comparison: AnyComparison, report: Report, scheme: str) -> Itera
         more, less = lines.get(better, {}).get(key), lines.get(worse, {}).get(key)
         if more and less and more / less > 1.01:
             yield f"{better} has {more / less:.2f} times the {noun}"
+
+
+def _is_small(comparison: Compared) -> bool:
+    """Whether a difference holds although its mean would not matter."""
+    small = abs(comparison.mean or 0.0) < comparison.margin
+    return small and comparison.relation == ">" and comparison.word() == "holds"
 
 
 def _sentence(text: str) -> str:

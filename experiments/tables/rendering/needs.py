@@ -1,0 +1,132 @@
+"""What a claim that is not decided would need: runs, and their time on a CPU and on one GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from experiments.display.rows import time_text
+from experiments.failures.wording import joined, plural
+from experiments.statistics.comparison import Compared, claim_seeds
+from experiments.statistics.evidence import MOST_SEEDS, Waiting
+from experiments.tables.definition.table import BUDGETS
+from experiments.tables.report import Report
+from experiments.tables.tuning import SEEDS as TRIAL_SEEDS
+from experiments.tables.until_resolved import FIRST_SEEDS
+from experiments.tables.verdict import Finding, Verdict
+
+# of an H200, with 12 models of 4 layers at once and with a single one (docs/gpu.md)
+LAYERS_TIMES_TOKENS_PER_SECOND = 4 * 600_000
+OF_A_SINGLE_MODEL = 4 * 66_200
+FEWEST_RATES = 3  # of a tuning: the best one and its neighbours
+
+
+def needs(verdict: Verdict, scheme: str, report: Report) -> str | None:
+    """What would decide a claim under a scheme of positions; None if it is decided."""
+    finding = verdict.findings[scheme]
+    if finding.word not in ("not resolved", "not tested"):
+        return None
+    if not finding.comparisons or (finding.word == "not tested" and not _marked_rows(finding)):
+        return _other_budget(verdict, report)
+    if verdict.claim.of == "step_time":
+        return "more rounds on a quiet machine, minutes on a CPU; on a GPU, steps have other times"
+    if finding.word == "not tested":
+        return _fair_rows(finding, scheme, report)
+    return _more_seeds(finding, scheme, report)
+
+
+def _more_seeds(finding: Finding, scheme: str, report: Report) -> str:
+    undecided = [comparison for comparison in finding.comparisons if comparison.word(finding.level) != "holds"]
+    if any(isinstance(each, Compared) and isinstance(each.evidence, Waiting) for each in undecided):
+        return "the other cells of its plan"
+    rows = list(dict.fromkeys(row for comparison in undecided for row in comparison.rows))
+    have = min(len(comparison.values) for comparison in undecided)
+    needed = claim_seeds(finding.comparisons, finding.level)
+    if have < FIRST_SEEDS:
+        seeds, size = FIRST_SEEDS - have, "at least "
+    elif needed is None:
+        seeds, size = MOST_SEEDS - have, "over "
+    else:
+        seeds, size = max(needed - have, 1), "about "
+    more = f"{size}{seeds:,} more {plural('seed', seeds)} of {joined(rows)}"
+    return f"{more}, {_cost(dict.fromkeys(rows, seeds), scheme, report)}"
+
+
+def _fair_rows(finding: Finding, scheme: str, report: Report) -> str:
+    """Tuned learning rates if they are the reason, else a longer training."""
+    marked = _marked_rows(finding)
+    families = {row: report.request.rows[row].family or "" for row in marked}
+    tunings = report.request.family_tunings
+    untuned = {row: family for row, family in families.items() if family in tunings and not tunings[family].is_fair}
+    if not untuned:
+        runs = {row: _known(report, scheme, row, "seeds") or FIRST_SEEDS for row in marked}
+        return f"a longer training of {joined(marked)}; twice the steps are {_cost(runs, scheme, report, steps=2)}"
+    names = list(dict.fromkeys(untuned.values()))
+    trials = FEWEST_RATES * len(TRIAL_SEEDS)
+    runs = {row: trials + (_known(report, scheme, row, "seeds") or FIRST_SEEDS) for row in untuned}
+    rates = f"the {plural('rate', len(names))} of {joined(names)} tuned (attn table {report.request.name} --tune)"
+    return f"{rates}, and {joined(list(untuned))} trained with it, at least {_cost(runs, scheme, report)}"
+
+
+def _other_budget(verdict: Verdict, report: Report) -> str:
+    """A budget with all rows of the claim."""
+    table, claim = report.request.table, verdict.claim
+    rows = {row for part in claim.parsed() for row in part.rows}
+    for name in table.budgets:
+        if rows <= set(table.rows_at(name)) and (claim.budgets is None or name in claim.budgets):
+            command = f"attn table {report.request.name} --budget {name} --dry-run"
+            return f"the budget {name}, made for a GPU; {command} estimates its time on a CPU or a GPU"
+    return "a budget with these rows"
+
+
+def _marked_rows(finding: Finding) -> list[str]:
+    """The rows that may not decide a comparison."""
+    marked = [comparison for comparison in finding.comparisons if comparison.marks]
+    rows = dict.fromkeys(row for comparison in marked for row in comparison.rows)
+    # a mark begins with the name of its row
+    starts = {mark.partition(" ")[0] for comparison in marked for mark in comparison.marks}
+    return [row for row in rows if row in starts]
+
+
+def _cost(runs: Mapping[str, int], scheme: str, report: Report, steps: int = 1) -> str:
+    """The number of runs, and at `nano` their time: one after another on the table's CPU, and on one
+    GPU.
+
+    runs: the number of runs of each row. steps: how many times the steps of the table's own runs they have.
+    """
+    count = sum(runs.values())
+    said = f"{count:,} {plural('run', count)}"
+    if report.request.budget_name != BUDGETS[0] or report.request.table.source != "runs":
+        return f"{said} (attn table {report.request.name} --dry-run estimates a run's time on a CPU or a GPU)"
+    cpu = [_cpu_seconds(report, scheme, row) for row in runs]
+    gpu = [_product(report, scheme, row, ("tokens", "layers")) for row in runs]
+    times = []
+    if on_cpu := _total(runs, cpu):
+        times.append(f"{time_text(steps * on_cpu)} on this table's CPU")
+    if on_gpu := _total(runs, gpu):
+        longest = max(each for each in gpu if each)
+        seconds = steps * max(on_gpu / LAYERS_TIMES_TOKENS_PER_SECOND, longest / OF_A_SINGLE_MODEL)
+        times.append(f"{time_text(seconds)} on one GPU (H200)")
+    return f"{said}: about {' or '.join(times)}" if times else said
+
+
+def _cpu_seconds(report: Report, scheme: str, row: str) -> float | None:
+    """The time of a run by the table's bench, else the processor time of its runs."""
+    return _product(report, scheme, row, ("steps", "step_seconds")) or _known(report, scheme, row, "processor_seconds")
+
+
+def _total(runs: Mapping[str, int], of_one: Sequence[float | None]) -> float | None:
+    known = [count * each for count, each in zip(runs.values(), of_one, strict=True) if each]
+    return sum(known) if len(known) == len(runs) else None
+
+
+def _product(report: Report, scheme: str, row: str, keys: Sequence[str]) -> float | None:
+    first, second = (_known(report, scheme, row, key) for key in keys)
+    return first * second if first and second else None
+
+
+def _known(report: Report, scheme: str, row: str, key: str) -> Any:
+    """A number of a row under a scheme, or if it is unknown there, under another one."""
+    lines = [line for line in report.lines if line["row"] == row]
+    lines.sort(key=lambda line: line.get("positions", "") != scheme)
+    return next((line[key] for line in lines if line.get(key)), None)
