@@ -5,6 +5,8 @@ printed ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,10 +31,19 @@ COLOURS = {
     "reversed": "#b3261e",
     "no difference": "#3465a4",
     "not resolved": "#8a8a8a",
-    "not tested": "#c9c9c9",
+    "not tested": "#a8a8a8",
+}
+# so that outcomes differ without their colours
+MARKERS: dict[str, dict[str, Any]] = {
+    "holds": {"marker": "o"},
+    "reversed": {"marker": "X", "markersize": 7},
+    "no difference": {"marker": "s"},
+    "not resolved": {"marker": "o", "markerfacecolor": "white"},
+    "not tested": {"marker": "d", "markerfacecolor": "white"},
 }
 FAMILIES = ("#1f5aa6", "#c4551a", "#2f8f4e", "#7b4ba0", "#8c6d1f", "#4f4f4f")
 ROW_INCHES = 0.28
+DODGE = 0.02  # between the families at one size, so that their error bars can be told apart; in powers of 2
 PUBLISHED: dict[str, Any] = {
     "marker": "D", "markersize": 5, "markerfacecolor": "white", "color": "#000000", "linestyle": ""
 }  # fmt: skip
@@ -53,14 +64,16 @@ def save_figure(report: Report, path: Path) -> bool:
         return False
     schemes = list(report.request.schemes) or [""]
     footnote = partial_seeds(report)
-    height = max(2.6 * len(schemes) + 1, ROW_INCHES * len(compared) + 1.4) + ROW_INCHES * len(footnote)
+    rows = len(compared) + len({drawn.claim for drawn in compared})
+    height = max(2.6 * len(schemes) + 1, ROW_INCHES * rows + 1.4) + ROW_INCHES * len(footnote)
     figure = Figure(figsize=(11, height), layout="constrained")
     if title := missing(report):
         figure.suptitle(title, fontsize=9)
     if footnote:
         figure.supxlabel("\n".join(footnote), fontsize=7, x=0.01, ha="left")
     ((left, right),) = figure.subfigures(1, 2, squeeze=False, width_ratios=(1, 1.9))
-    left.suptitle("means over seeds, and their standard errors", fontsize=9)
+    hollow = "; hollow: marked in the table" if any(line["mark"] for line in report.lines) else " over seeds"
+    left.suptitle(f"means and standard errors{hollow}", fontsize=9)
     for axes, scheme in zip(left.subplots(len(schemes), 1, squeeze=False)[:, 0], schemes, strict=True):
         _draw_scores(axes, report, scheme)
     _draw_differences(right.subplots(), report, compared)
@@ -82,20 +95,26 @@ def _draw_scores(axes: Axes, report: Report, scheme: str) -> None:
     for line in of_scheme:
         if line[report.score] is not None:
             groups.setdefault(_variant(line), []).append(line)
+    if not groups:
+        axes.set_axis_off()
+        axes.text(0.5, 0.5, "no cell is finished", transform=axes.transAxes, ha="center", fontsize=9)
+        return
     if size is None:
         rows = [line for group in groups.values() for line in group]
         for index, line in enumerate(rows):
             _point(axes, report, line, index, FAMILIES[0], horizontal=True)
         axes.set_yticks(range(len(rows)), [_signed(line["row"], line) for line in rows], fontsize=8)
-        axes.invert_yaxis()
+        axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlabel(_unit(report))
         return
     for index, (name, lines) in enumerate(groups.items()):
         colour = FAMILIES[index % len(FAMILIES)]
         lines = sorted(lines, key=lambda line: line[size])
-        axes.plot([line[size] for line in lines], [line[report.score] for line in lines], color=colour, label=name)
-        for line in lines:
-            _point(axes, report, line, line[size], colour)
+        beside = 2 ** (DODGE * (2 * index - len(groups) + 1))
+        at = [beside * line[size] for line in lines]
+        axes.plot(at, [line[report.score] for line in lines], color=colour, label=name)
+        for line, place in zip(lines, at, strict=True):
+            _point(axes, report, line, place, colour)
     axes.set_xscale("log", base=2)
     places = sorted({line[size] for line in of_scheme})
     axes.set_xticks(places, [f"{place:g}" for place in places])
@@ -123,44 +142,59 @@ def _signed(name: str, line: Line) -> str:
 
 
 class _Drawn(NamedTuple):
-    """A comparison of scores, and what the paper prints for it."""
+    """A comparison of scores, its claim with the verdict, and what the paper prints for it."""
 
+    claim: str
     name: str
     comparison: Compared
     published: PublishedDifference | None
 
 
 def _draw_differences(axes: Axes, report: Report, compared: Sequence[_Drawn]) -> None:
-    """A forest plot: the mean paired difference and 95% interval of every comparison, with the margin shaded.
+    """A forest plot: the mean paired difference and 95% interval of every comparison below its claim, with the margin
+    shaded.
 
     A printed difference in the same unit is a diamond beside ours. One in another unit stands in words at the right.
     """
     margin = report.request.budget.margin.value
     axes.axvspan(-margin, margin, color="#000000", alpha=0.07, linewidth=0)
     axes.axvline(0, color="#000000", linewidth=0.8)
-    drawn = [line for line in compared if line.comparison.mean is not None]
-    for place, (_, comparison, published) in enumerate(drawn):
-        mean, bounds, colour = comparison.mean, comparison.interval, COLOURS[comparison.word()]
+    # a claim takes a line of its own
+    lines: list[_Drawn | str] = []
+    for claim, of_claim in groupby(compared, attrgetter("claim")):
+        if drawn := [each for each in of_claim if each.comparison.mean is not None]:
+            lines += [claim, *drawn]
+    placed = {place: line for place, line in enumerate(lines) if not isinstance(line, str)}
+    for place, (_, _, comparison, published) in placed.items():
+        mean, bounds, word = comparison.mean, comparison.interval, comparison.word()
         assert mean is not None
-        axes.plot(mean, place, "o", color=colour, markersize=5)
         if bounds:
-            axes.plot(bounds, (place, place), color=colour, linewidth=1.6)
+            axes.plot(bounds, (place, place), color=COLOURS[word], linewidth=1.6)
+        axes.plot(mean, place, **_marker(word))
         if published and published.comparable:
             axes.plot(published.value, place, **PUBLISHED)
-    axes.set_yticks(range(len(drawn)), [line.name for line in drawn], fontsize=8)
-    axes.invert_yaxis()
-    in_words = {place: line.published for place, line in enumerate(drawn) if line.published}
+    names = [line if isinstance(line, str) else line.name for line in lines]
+    axes.set_yticks(range(len(lines)), names, fontsize=8)
+    for label, line in zip(axes.get_yticklabels(), lines, strict=True):
+        label.set_fontweight("bold" if isinstance(line, str) else "normal")
+    axes.tick_params(axis="y", length=0)
+    axes.set_ylim(len(lines) - 0.5, -0.5)
+    in_words = {place: line.published for place, line in placed.items() if line.published}
     if in_words:
         right = axes.secondary_yaxis("right")
         right.set_yticks([*in_words], [f"paper: {difference}" for difference in in_words.values()], fontsize=8)
         right.tick_params(length=0)
     axes.set_title("paired differences, 95% intervals; shaded: the margin", fontsize=9, loc="right")
-    axes.set_xlabel(_unit(report))
-    words = dict.fromkeys(line.comparison.word() for line in drawn)
-    handles = [axes.plot([], [], "o", color=COLOURS[word], label=word)[0] for word in words]
+    axes.set_xlabel(f"left side minus right side of {_unit(report)}")
+    words = dict.fromkeys(line.comparison.word() for line in placed.values())
+    handles = [axes.plot([], [], label=word, **_marker(word))[0] for word in words]
     if any(difference.comparable for difference in in_words.values()):
         handles += axes.plot([], [], label="printed by the paper", **PUBLISHED)
     axes.figure.legend(handles=handles, fontsize=8, frameon=False, ncols=len(handles) or 1, loc="outside lower right")
+
+
+def _marker(word: str) -> dict[str, Any]:
+    return {"color": COLOURS[word], "markersize": 5, "linestyle": ""} | MARKERS[word]
 
 
 def _compared(report: Report) -> Iterator[_Drawn]:
@@ -168,13 +202,13 @@ def _compared(report: Report) -> Iterator[_Drawn]:
     for verdict in report.verdicts:
         if verdict.claim.of != "score":
             continue
-        parts = verdict.claim.parts_at(report.request.rows)
+        claim, parts = f"{verdict.key}: {verdict.word}", verdict.claim.parts_at(report.request.rows)
         for scheme, finding in verdict.findings.items():
             for part, comparison in zip(parts, finding.comparisons, strict=bool(finding.comparisons)):
                 if isinstance(comparison, Compared):
                     written = comparison.sentence.partition(": ")[2].replace(", fitted over log2 ", ", by ")
-                    name = f"{verdict.key}: {written}" + (f" ({scheme})" if scheme else "")
-                    yield _Drawn(name, comparison, published_difference(part, report))
+                    name = written + (f" ({scheme})" if scheme else "")
+                    yield _Drawn(claim, name, comparison, published_difference(part, report))
 
 
 def _size(lines: Sequence[Line]) -> str | None:
