@@ -531,6 +531,25 @@ def test_the_list_of_results_links_to_pages_that_are_there(tmp_path):
     assert "[How a claim is decided](../verdicts.md) explains the verdicts, and `docs/tables.md`" in index
 
 
+def test_a_claim_whose_verdict_differs_between_schemes_lists_them(tmp_path):
+    header = "paper,budget,claim,says,verdict,positions,word,paired_by,comparison,comparison_word,mean,low,high,pairs\n"
+    lines = [
+        f"P,nano,{claim},it helps,not resolved,{scheme},{word},seed,loss: a < b,{word},-0.2,-0.5,0.1,4\n"
+        for claim, second in (("one", "holds"), ("two", "not resolved"))
+        for scheme, word in (("learned", "not resolved"), ("rotary", second))
+    ]
+    (tmp_path / "p_t.md").touch()
+    (tmp_path / "p_t_claims.csv").write_text(header + "".join(lines))
+    index = write_index(tmp_path).read_text()
+    assert "| **not resolved** (learned: not resolved, rotary: holds) |" in index and "| **not resolved** |" in index
+
+
+def test_the_verdicts_are_read_above_the_numbers():
+    text = render(made(), "markdown")
+    above = text.partition("| row |")[0]
+    assert "| C4 | The more heads the worse | **reversed** |" in above
+
+
 COMPARED = "paper,budget,claim,says,verdict,paired_by,origin,comparison,comparison_word,mean,low,high,pairs\n"
 
 

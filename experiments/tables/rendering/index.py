@@ -35,7 +35,8 @@ def write_index(folder: Path) -> Path:
         f"`attn table NAME --out FOLDER` writes this page. {verdicts} explains the verdicts, and {tables} the budgets. "
         "A size is a difference between rows, the left side minus the right side of a comparison. If several "
         "comparisons have the verdict of their claim, it is the smallest and the largest of their means, else the mean "
-        "with its 95% interval. For the time of a step it is a ratio."
+        "with its 95% interval. For the time of a step it is a ratio. Verdicts under several schemes of positions are "
+        "listed in brackets if they differ."
     )
     blocks = ["# Results", _counts(claims), how, as_markdown([*_rows(folder, claims, are_checks=False)])]
     if checks := [*_rows(folder, claims, are_checks=True)]:
@@ -51,7 +52,7 @@ def write_index(folder: Path) -> Path:
 
 def claims_of(folder: Path) -> dict[str, list[dict[str, str]]]:
     """The claims of each table of the folder, by the name of its files: `claim`, `says`, `paper`, `budget`, `verdict`,
-    `pairs`, `size` and `origin`.
+    `pairs`, `size`, `origin` and `schemes`, which is empty unless the schemes of positions have different verdicts.
 
     Raises Mistake for a file without claims.
     """
@@ -108,6 +109,9 @@ def _claim(comparisons: list[dict[str, str]]) -> dict[str, str]:
     shared = {key: comparisons[0][key] for key in ("claim", "says", "paper", "budget", "verdict")}
     shared["origin"] = comparisons[0].get("origin") or "paper"
     count = str(most) if fewest == most else f"{fewest} to {most}"
+    words = {each["positions"]: each["word"] for each in comparisons if each.get("positions")}
+    differ = len(set(words.values())) > 1
+    shared["schemes"] = ", ".join(f"{scheme}: {word}" for scheme, word in words.items()) if differ else ""
     return shared | {"pairs": f"{count} {plural(comparisons[0]['paired_by'], most)}", "size": _size(comparisons)}
 
 
@@ -134,17 +138,18 @@ def _ratio(logarithm: float) -> str:
 
 def _rows(folder: Path, claims: Mapping[str, list[dict[str, str]]], *, are_checks: bool) -> Iterator[Row]:
     """A row for each claim that is a check of the code, or for each of the others, and for a table without claims."""
-    keys = ("claim", "paper", "budget", "pairs", "size", "verdict", "origin")
+    keys = ("claim", "paper", "budget", "pairs", "size", "verdict", "origin", "schemes")
     for stem, of_table in claims.items():
         figure = folder / f"{stem}.svg"
         for claim in of_table or [dict.fromkeys(keys, "") | {"says": stem}]:
             if (claim["origin"] == CHECK) == are_checks:
                 by = claim["paper"] if claim["origin"] == "paper" else claim["origin"]
+                schemes = f" ({claim['schemes']})" if claim["schemes"] else ""
                 yield {
                     "claim": claim["claim"],
                     "what is claimed": f"[{claim['says']}]({stem}.md)",
                     **({} if are_checks else {"claimed by": by}),
-                    "verdict": f"**{claim['verdict']}**" if claim["verdict"] else "no claim",
+                    "verdict": f"**{claim['verdict']}**{schemes}" if claim["verdict"] else "no claim",
                     "size": claim["size"],
                     "pairs": claim["pairs"],
                     "budget": claim["budget"],

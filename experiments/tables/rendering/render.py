@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -116,6 +117,7 @@ def _text(report: Report, console: Console | None) -> str:
 def _markdown(report: Report, figure: str) -> str:
     table = report.request.table
     blocks = [f"# {table.title}", shown_or_claimed(report), headline(report), missing(report)]
+    blocks += [as_markdown([*_verdict_rows(report)])]
     if figure:
         blocks.append(f"![{table.title}]({figure})")
     blocks += [as_markdown(readable_table(report))]
@@ -130,6 +132,16 @@ def _markdown(report: Report, figure: str) -> str:
     blocks += ["## Conditions", "\n".join(f"* {name}: {fact}" for name, fact in facts)]
     blocks += [f"```bash\n{report.request.command()}\n```"]
     return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _verdict_rows(report: Report) -> Iterator[Row]:
+    """A row for each claim, with its verdict, and the one under each scheme of positions."""
+    for verdict in report.verdicts:
+        words = {scheme: finding.word for scheme, finding in verdict.findings.items()}
+        yield {
+            "claim": verdict.key, "what is claimed": verdict.claim.says, "verdict": f"**{verdict.word}**",
+            **{scheme: words.get(scheme) for scheme in report.request.schemes},
+        }  # fmt: skip
 
 
 def _claim_block(verdict: Verdict, report: Report) -> str:
