@@ -37,15 +37,17 @@ MUTATIONS = [
         "attention/kernels/problem.py",
         'self.bias != float("-inf")',
         'self.bias == float("-inf")',
-        "attention/test_kernels.py",
+        "attention/kernels/test_kernels.py",
     ),
     Mutation(
         "attention/kernels/problem.py",
         "if not 0 <= dropout < 1",
         "if not 0 <= dropout <= 1",
-        "attention/test_kernels.py",
+        "attention/kernels/test_kernels.py",
     ),
-    Mutation("attention/kernels/problem.py", "query.shape[-1] ** -0.5 if", "1.0 if", "attention/test_kernels.py"),
+    Mutation(
+        "attention/kernels/problem.py", "query.shape[-1] ** -0.5 if", "1.0 if", "attention/kernels/test_kernels.py"
+    ),
     Mutation(
         "attention/kernels/problem.py",
         "projection.query + projection.static",
@@ -53,81 +55,97 @@ MUTATIONS = [
         "attention/test_equations.py",
     ),
     Mutation(
-        "attention/kernels/reference.py", "weights.masked_fill(empty, 0.0)", "weights", "attention/test_kernels.py"
+        "attention/kernels/reference.py",
+        "weights.masked_fill(empty, 0.0)",
+        "weights",
+        "attention/kernels/test_kernels.py",
     ),
     Mutation(
-        "attention/kernels/dropout.py", "* kept * keep_scale(problem.dropout)", "* kept", "attention/test_kernels.py"
+        "attention/kernels/dropout.py",
+        "* kept * keep_scale(problem.dropout)",
+        "* kept",
+        "attention/kernels/test_kernels.py",
     ),
-    Mutation("attention/kernels/dropout.py", "(example * heads +", "(example +", "attention/test_kernels.py"),
-    Mutation("attention/kernels/dropout.py", "& (2**17 - 1)", "& (2**16 - 1)", "attention/test_kernels.py"),
-    Mutation("attention/kernels/sdpa.py", "problem.causal and mask is None", "False", "attention/test_kernels.py"),
-    Mutation("attention/kernels/blocked.py", "min(M, stop) if", "min(M, start) if", "attention/test_kernels.py"),
+    Mutation("attention/kernels/dropout.py", "(example * heads +", "(example +", "attention/kernels/test_kernels.py"),
+    Mutation("attention/kernels/dropout.py", "& (2**17 - 1)", "& (2**16 - 1)", "attention/kernels/test_kernels.py"),
+    Mutation(
+        "attention/kernels/sdpa.py", "problem.causal and mask is None", "False", "attention/kernels/test_kernels.py"
+    ),
+    Mutation(
+        "attention/kernels/blocked.py", "min(M, stop) if", "min(M, start) if", "attention/kernels/test_kernels.py"
+    ),
     Mutation(
         "attention/kernels/blocked.py",
         "part.key.transpose(1, 2)) * part.scale",
         "part.key.transpose(1, 2))",
-        "attention/test_kernels.py",
+        "attention/kernels/test_kernels.py",
     ),
     Mutation(
         "attention/kernels/blocked.py",
         "torch.promote_types(tensor.dtype, torch.float32)",
         "tensor.dtype",
-        "attention/test_kernels.py",
+        "attention/kernels/test_kernels.py",
     ),
     Mutation(
-        "attention/kernels/compiled.py", "[0 if size == 1 else stride for", "[stride for", "attention/test_kernels.py"
+        "attention/kernels/compiled/kernel.py",
+        "[0 if size == 1 else stride for",
+        "[stride for",
+        "attention/kernels/test_kernels.py",
     ),
     Mutation(
-        "attention/kernels/cpu/tile.h",
+        "attention/kernels/compiled/tile.h",
         "int64_t m = n + 1; m < attended",
         "int64_t m = n + 2; m < attended",
-        "attention/test_compiled.py",
+        "attention/kernels/compiled/test_kernel.py",
     ),
     Mutation(
-        "attention/kernels/cpu/keys_values.h",
+        "attention/kernels/compiled/keys_values.h",
         "group * key_heads, key_size)",
         "0, key_size)",
-        "attention/test_kernels.py",
+        "attention/kernels/test_kernels.py",
     ),
     Mutation(
-        "attention/kernels/cpu/tile.h",
+        "attention/kernels/compiled/tile.h",
         "map_stride(rows_per_tile * padded_memory + WIDTH)",
         "map_stride(padded_memory)",
-        "attention/test_compiled.py",
+        "attention/kernels/compiled/test_kernel.py",
     ),
     Mutation(
-        "attention/kernels/cpu/softmax.h",
+        "attention/kernels/compiled/softmax.h",
         "(vector_at(grad + m) - weighted_sum)",
         "vector_at(grad + m)",
-        "attention/test_compiled.py",
+        "attention/kernels/compiled/test_kernel.py",
     ),
     Mutation(
-        "attention/kernels/cpu/attend.cpp",
+        "attention/kernels/compiled/attend.cpp",
         "begin += tiles.size())",
         "begin += tiles.size() + 1)",
-        "attention/test_compiled.py",
+        "attention/kernels/compiled/test_kernel.py",
     ),
-    Mutation("attention/kernels/cpu/dropout.h", "0x846ca68bu", "0x846ca68du", "attention/test_kernels.py"),
+    Mutation("attention/kernels/compiled/dropout.h", "0x846ca68bu", "0x846ca68du", "attention/kernels/test_kernels.py"),
     Mutation(
-        "attention/kernels/cuda/mixed.cu", "place_y <= place_x", "place_y < place_x", "attention/test_cuda_programs.py"
+        "attention/kernels/cuda/mixed.cu",
+        "place_y <= place_x",
+        "place_y < place_x",
+        "attention/kernels/cuda/test_programs.py",
     ),
     Mutation(
-        "attention/kernels/cuda_library.py",
+        "attention/kernels/cuda/library.py",
         "_options(constants, capability), compiler_version()))",
         "_options(constants, capability)))",
-        "attention/test_cuda_library.py",
+        "attention/kernels/cuda/test_library.py",
     ),
     Mutation(
-        "attention/kernels/kernel_cache.py",
+        "attention/kernels/building/kernel_cache.py",
         "(stat.S_IWGRP | stat.S_IWOTH)",
         "stat.S_IWOTH",
-        "attention/test_cuda_library.py",
+        "attention/kernels/cuda/test_library.py",
     ),
     Mutation(
         "attention/layers/attend.py",
         "problem.key.shape[1] < 256",
         "problem.key.shape[1] < 25",
-        "attention/test_kernels.py",
+        "attention/kernels/test_kernels.py",
     ),
     Mutation(
         "attention/layers/projected.py",

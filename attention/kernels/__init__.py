@@ -1,6 +1,6 @@
-"""The kernels that compute `attend`, one file each.
+"""The kernels that compute `attend`: a file each, or a folder for a kernel with sources in another language.
 
-Each file defines `attend(problem)`, and `refusal(problem)` if the kernel can't do every problem.
+`NAME.py`, or `NAME/kernel.py`, defines `attend(problem)`, and `refusal(problem)` if the kernel can't do every problem.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ def kernel_modules() -> dict[str, str]:
 
     The files are read but not imported, so this needs neither torch nor the libraries of a kernel.
     """
-    paths = (path for folder in __path__ for path in Path(folder).glob("*.py"))
-    files = (path for path in paths if "\ndef attend(" in path.read_text(encoding="utf-8"))
-    return {path.stem.removesuffix("_kernel"): f"{__name__}.{path.stem}" for path in sorted(files)}
+    modules = {}
+    for folder in map(Path, __path__):
+        for path in (*folder.glob("*.py"), *folder.glob("*/kernel.py")):
+            if "\ndef attend(" in path.read_text(encoding="utf-8"):
+                name, *inner = path.relative_to(folder).with_suffix("").parts
+                modules[name] = ".".join((__name__, name, *inner))
+    return dict(sorted(modules.items()))

@@ -3,7 +3,7 @@
 The place of a row of weights in [B, h_v, N] is hashed with the seed to two words of 32 bits (SplitMix64, Steele et al.
 2014). The memory position is hashed with the first word, and the second word is added; this number decides whether the
 weight is kept. A kernel can therefore compute any block of the mask in the forward and again in the backward pass, and
-needs no generator with a state. `cpu/dropout.h` and `cuda/mixed.cu` compute the same function.
+needs no generator with a state. `compiled/dropout.h` and `cuda/problem.h` compute the same function.
 """
 
 # B batch, N queries, M memory, h_v heads of the values

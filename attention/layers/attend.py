@@ -10,7 +10,7 @@ from importlib import import_module
 import torch
 from torch import Tensor
 
-from attention.kernels import autocast, compiled, cuda_kernel, kernel_modules, reference, sdpa
+from attention.kernels import autocast, kernel_modules, reference
 from attention.kernels.problem import Hook, Problem, Projection
 from attention.kernels.torch_compile import constant
 
@@ -107,11 +107,11 @@ def choose(backend: str, problem: Problem) -> str:
     if backend != "auto":
         check_backend(backend, {backend: REFUSALS[backend](problem)} if backend in REFUSALS else {})
         return backend
-    if not _products_are_faster(problem) and compiled.refusal(problem) is None:
+    if not _products_are_faster(problem) and REFUSALS["compiled"](problem) is None:
         return "compiled"
-    if sdpa.refusal(problem) is None and not _blocks_are_faster(problem):
+    if REFUSALS["sdpa"](problem) is None and not _blocks_are_faster(problem):
         return "sdpa"
-    return "cuda" if problem.query.is_cuda and cuda_kernel.refusal(problem) is None else "blocked"
+    return "cuda" if problem.query.is_cuda and REFUSALS["cuda"](problem) is None else "blocked"
 
 
 def _blocks_are_faster(problem: Problem) -> bool:

@@ -17,11 +17,11 @@ def check_kernel(settings: Settings) -> None:
     """Raise Mistake for backend=cuda if no GPU can run it. Other backends run anywhere, so torch isn't imported."""
     if settings.backend != "cuda":
         return
-    from attention.kernels import cuda_kernel
+    from attention.kernels.cuda.kernel import absence
     from attention.layers.attend import BACKENDS
     from experiments.measure.hardware import resolve_device
 
-    refusal = cuda_kernel.absence(resolve_device(settings.trainer.device))
+    refusal = absence(resolve_device(settings.trainer.device))
     if refusal is not None:
         others = ", ".join(backend for backend in BACKENDS if backend != "cuda")
         raise Mistake(f"backend=cuda: {refusal}; here it must be one of {others}")
@@ -32,15 +32,15 @@ def set_kernel_cache(settings: Settings, say: Callable[[str], None] | None = Non
 
     say: receives a line before a kernel is built and one after it.
     """
-    from attention.kernels import cpu_library
+    from attention.kernels.compiled.library import build_in
 
-    cpu_library.build_in(Path(settings.cache), say)
+    build_in(Path(settings.cache), say)
 
 
 def why_slower(settings: Settings, device: torch.device) -> str | None:
     """A sentence why `backend=auto` can't use the compiled kernel on this machine, or None if it can."""
-    from attention.kernels import compiled
+    from attention.kernels.compiled.kernel import absence
 
-    if settings.backend != "auto" or device.type != "cpu" or (reason := compiled.absence()) is None:
+    if settings.backend != "auto" or device.type != "cpu" or (reason := absence()) is None:
         return None
     return f"attention runs without the compiled kernel, which makes it several times slower: {reason}"

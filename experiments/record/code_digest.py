@@ -70,7 +70,7 @@ COVERED_ROOMS = (
 )  # fmt: skip
 VERSIONED = ("experiments/data/packing.py", "experiments/tasks/finetuning/features.py")  # with a FORMAT
 KERNELS = kernel_modules()
-COMPILED_SOURCES = {"compiled": "attention/kernels/cpu", "cuda": "attention/kernels/cuda"}  # by the kernel
+SOURCE_ENDINGS = (".cpp", ".cu", ".h")  # of what a kernel compiles, in the folder of its name
 C_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
@@ -122,7 +122,7 @@ def code_digests(
     roots = (root or attention_folder().parent, *code_folders())
     digests = _digests(roots, modules, frozenset(unused), FOLLOWED)
     digests |= {place: _version(roots[0] / place) for place in VERSIONED} | _table_lines(settings["model"])
-    for kernel in sorted(ran & COMPILED_SOURCES.keys()):
+    for kernel in sorted(ran & KERNELS.keys()):
         digests |= _compiled_sources(roots[0], kernel)
     return digests
 
@@ -200,8 +200,8 @@ def _users_digests(names: Iterable[str]) -> dict[str, str]:
 
 @functools.cache
 def _compiled_sources(root: Path, kernel: str) -> dict[str, str]:
-    folder = root / COMPILED_SOURCES[kernel]
-    return {path.relative_to(root).as_posix(): _source(path) for path in folder.glob("*")}
+    paths = (root / "attention" / "kernels" / kernel).glob("*")
+    return {path.relative_to(root).as_posix(): _source(path) for path in paths if path.suffix in SOURCE_ENDINGS}
 
 
 def added_digests() -> dict[str, str]:
@@ -221,7 +221,7 @@ def import_code(settings: Mapping[str, Any]) -> None:
     The process then computes to its end with the files that it began with. Without this, what scores the run would be
     imported at its end, which may be a day later, when a file was edited or another branch checked out.
     """
-    for kernel in COMPILED_SOURCES:
+    for kernel in KERNELS:
         _compiled_sources(attention_folder().parent, kernel)
     for name in code_digests(settings, None):
         if name.endswith(".py"):
@@ -243,7 +243,7 @@ def import_covered() -> None:
                 importlib.import_module(module_name(path.relative_to(root)))
                 _file(path)
     added_digests()
-    for kernel in COMPILED_SOURCES:
+    for kernel in KERNELS:
         _compiled_sources(ours, kernel)
     for place in VERSIONED:
         _version(ours / place)

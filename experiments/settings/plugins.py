@@ -219,8 +219,7 @@ def _check_plugins(folder: Path) -> None:
                 f"{path}: {registry}/ is not a folder to which files can be added",
                 f"there are: {', '.join(REGISTRIES)}",
             )
-        # a kernel is named without the ending of its file
-        if any((ROOT / registry / f"{path.stem.removesuffix('_kernel')}{end}.py").exists() for end in ("", "_kernel")):
+        if (ROOT / registry / path.name).exists() or (ROOT / registry / path.stem / "__init__.py").exists():
             raise Mistake(f"{path}: attn itself has {registry}/{path.stem}", "give the file another name")
         try:
             ast.parse(path.read_text(encoding="utf-8"))

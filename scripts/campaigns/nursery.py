@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # the modules that commands import while they run
 MODULES = (
     "cli", "experiments.training.train", "torch._dynamo", "experiments.cells.prepare", "experiments.launch.plan",
-    "experiments.heads.sections", "attention.kernels.compiled",
+    "experiments.heads.sections", "attention.kernels.compiled.kernel",
     *(f"experiments.commands.{path.stem}" for path in sorted((ROOT / "experiments" / "commands").glob("[a-z]*.py"))),
 )  # fmt: skip
 
@@ -140,11 +140,11 @@ def main() -> None:
 
 def build_kernel() -> None:
     """Build the compiled kernel in the folder of the first argument."""
-    from attention.kernels import cpu_library
+    from attention.kernels.compiled import library
 
-    cpu_library.build_in(Path(sys.argv[1]))
-    if cpu_library.library().absence is not None:
-        sys.exit(f"attn: {cpu_library.library().absence}")
+    library.build_in(Path(sys.argv[1]))
+    if library.loaded().absence is not None:
+        sys.exit(f"attn: {library.loaded().absence}")
 
 
 def table_of() -> int:

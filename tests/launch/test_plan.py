@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from attention.kernels import cuda_kernel
+from attention.kernels.cuda import kernel
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
 from experiments.launch.plan import CommandLine, plan
@@ -57,7 +57,7 @@ def test_other_launchers_are_left_to_hydra_after_the_check():
 
 def test_whether_a_kernel_runs_here_is_asked_only_of_cells_that_do(monkeypatch):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
-    monkeypatch.setattr(cuda_kernel, "absence", lambda device: "it isn't here")
+    monkeypatch.setattr(kernel, "absence", lambda device: "it isn't here")
     words = ["backend=auto,cuda", "trainer.device=cpu"]
     with pytest.raises(Mistake, match="backend=cuda: backend=cuda: it isn't here; here it must be one of auto"):
         plan(words, ["-m"])

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from attention.kernels import kernel_modules
 from experiments.config.compose import compose
 from experiments.record import code_digest
 from experiments.record.code_digest import DECIDING, code_digests, differing
@@ -46,7 +47,7 @@ def edited(tmp_path, gated):
     [
         ("attention/multi_head.py", "class Attention", "class Attentions"),  # the base class of gated
         ("attention/layers/attend.py", "def attend", "def attends"),
-        ("attention/kernels/cpu/attend.cpp", "{", "{;"),
+        ("attention/kernels/compiled/attend.cpp", "{", "{;"),
         ("experiments/objectives/kinds/masked.py", "class Masked", "class Masks"),
         ("experiments/objectives/loss.py", "def ", "def a_"),
         ("experiments/model/layers/norm.py", "def ", "def a_"),
@@ -73,7 +74,7 @@ def test_a_change_of_anything_that_a_run_computes_with_changes_its_file(gated, e
     [
         ("attention/multi_head.py", "\nclass Attention", "\n# a comment\n\nclass Attention"),
         ("attention/multi_head.py", '"""', '"""Another docstring. '),
-        ("attention/kernels/cpu/attend.cpp", "\n", "\n// a comment\n"),
+        ("attention/kernels/compiled/attend.cpp", "\n", "\n// a comment\n"),
         ("attention/talking_heads.py", "class Attention", "class Attentions"),
         ("attention/kernels/blocked.py", "def attend", "def attends"),
         ("experiments/training/decoding/beam.py", "def ", "def a_"),
@@ -85,19 +86,25 @@ def test_comments_other_variants_and_kernels_that_did_not_run_change_nothing(gat
 
 def test_the_kernels_are_those_that_ran(gated):
     ran = {backend: code_digests(gated, backend) for backend in ("sdpa", "blocked+compiled", None)}
-    known = {"sdpa", "blocked", "compiled", "reference", "cuda_kernel"}
-    kernels = {backend: {Path(name).stem for name in digests} & known for backend, digests in ran.items()}
+    files = {module.replace(".", "/") + ".py": name for name, module in kernel_modules().items()}
+    kernels = {backend: {files[name] for name in digests.keys() & files.keys()} for backend, digests in ran.items()}
     assert kernels == {"sdpa": {"sdpa"}, "blocked+compiled": {"blocked", "compiled"}, None: set()}
 
 
 @pytest.mark.parametrize(
     ("backend", "folders"),
-    [("compiled", ["cpu"]), ("cuda", ["cuda"]), ("compiled+cuda", ["cpu", "cuda"]), ("blocked", []), (None, [])],
+    [
+        ("compiled", ["compiled"]),
+        ("cuda", ["cuda"]),
+        ("compiled+cuda", ["compiled", "cuda"]),
+        ("blocked", []),
+        (None, []),
+    ],
 )
 def test_the_sources_of_a_compiled_kernel_count_where_it_ran(gated, backend, folders):
-    paths = (path for folder in folders for path in (ROOT / "attention" / "kernels" / folder).glob("*"))
+    files = (path for folder in folders for path in (ROOT / "attention" / "kernels" / folder).glob("*.*"))
     found = {name for name in code_digests(gated, backend) if not name.partition(":")[0].endswith(".py")}
-    assert found == {path.relative_to(ROOT).as_posix() for path in paths}
+    assert found == {path.relative_to(ROOT).as_posix() for path in files if path.suffix != ".py"}
 
 
 def test_it_imports_nothing_heavy_and_is_quick_from_the_second_cell_on(gated):

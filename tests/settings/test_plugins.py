@@ -34,7 +34,7 @@ def test_a_folder_of_yaml_alone_follows_its_flag(tmp_path, unplugged):
     ("files", "message"),
     [
         ({"attention/multi_head.py": LOUD}, "mine/attention/multi_head.py: attn itself has attention/multi_head"),
-        ({"attention/kernels/sdpa_kernel.py": ""}, "attn itself has attention/kernels/sdpa_kernel"),
+        ({"attention/kernels/cuda.py": ""}, "attn itself has attention/kernels/cuda"),
         ({"conf/variant/multi_head.yaml": ""}, "multi_head.yaml: attn itself has conf/variant/multi_head.yaml"),
         ({"conf/config.yaml": ""}, "config.yaml: attn itself has conf/config.yaml"),
         ({"conf/variant/loud.yaml": "name: multi_head"}, "loud.yaml: name = 'multi_head': must be 'loud'"),

@@ -20,13 +20,13 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from attention import talking_heads
-from attention.kernels import cuda_kernel, cuda_library, cuda_mixed
+from attention.kernels.cuda import kernel, library, mixed
 from attention.kernels.dropout import kept_weights
 from attention.kernels.problem import Problem
 from attention.layers.attend import Projection, choose
-from tests.attention import cubin
-from tests.attention.emulated_gpu import COMPILER, SHARED_LIMIT, emulated_gpu, launches_noted
-from tests.attention.test_kernels import STATIC_TERMS, run, saved_numbers, tensors
+from tests.attention.kernels.cuda import cubin
+from tests.attention.kernels.cuda.emulated_gpu import COMPILER, SHARED_LIMIT, emulated_gpu, launches_noted
+from tests.attention.kernels.test_kernels import STATIC_TERMS, run, saved_numbers, tensors
 from tests.fixtures.device import skip_where_no_process_can_be_forked
 
 BF16 = torch.bfloat16
@@ -39,7 +39,7 @@ class Case(NamedTuple):
     sizes: tuple[int, ...]  # B, N, M, K, V
     heads: tuple[int, int, int]
     terms: tuple[str, ...] = STATIC_TERMS
-    tiles: tuple[int, int] = cuda_mixed.TILES[-1]
+    tiles: tuple[int, int] = mixed.TILES[-1]
     causal: bool = False
     masked: bool = False
     dropout: float = 0.0
@@ -65,9 +65,9 @@ class Case(NamedTuple):
 
 # sizes are no multiples of those of a tile
 EVERYTHING = Case((2, 37, 41, 24, 8), (3, 5, 2), causal=True, masked=True, dropout=0.3)
-WIDE = Case((1, 40, 50, 16, 32), (12, 12, 12), tiles=cuda_mixed.TILES[0])
+WIDE = Case((1, 40, 50, 16, 32), (12, 12, 12), tiles=mixed.TILES[0])
 # the sums of all threads, at the end, take more shared memory than the tiles before them
-NARROW = Case((1, 40, 40, 8, 8), (1, 64, 1), tiles=cuda_mixed.TILES[1])
+NARROW = Case((1, 40, 40, 8, 8), (1, 64, 1), tiles=mixed.TILES[1])
 UNMIXED = Case((2, 70, 83, 24, 8), (2, 2, 2), (), causal=True, masked=True, dropout=0.3)
 LARGE = Case((1, 70, 50, 72, 128), (1, 1, 1), ())
 CASES = [
@@ -88,7 +88,7 @@ def gpu(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> Iterato
     if not COMPILER:
         pytest.skip("there is no C++ compiler")
     with emulated_gpu(pytestconfig.cache.mkdir("emulated-gpu")):
-        yield lambda case: monkeypatch.setattr(cuda_mixed, "TILES", (case.tiles,))
+        yield lambda case: monkeypatch.setattr(mixed, "TILES", (case.tiles,))
 
 
 def results(leaves: dict[str, Tensor], backend: str, **options) -> dict[str, Tensor]:
@@ -203,7 +203,7 @@ def test_a_layer_runs_on_it_under_autocast_and_its_parameters_get_float32_gradie
 
 @pytest.mark.parametrize("case", [EVERYTHING, UNMIXED], ids=str)
 def test_tensors_without_data_go_through(monkeypatch, case):
-    monkeypatch.setattr(cuda_kernel, "absence", lambda device: None)
+    monkeypatch.setattr(kernel, "absence", lambda device: None)
     leaves = case.leaves()
     for without_data in (torch.device("meta"), FakeTensorMode()):
         with without_data:
@@ -242,8 +242,8 @@ def test_what_has_data_is_computed_as_before_after_a_problem_without_data(gpu):
     ],
 )
 def test_what_it_cannot_do_it_refuses_by_name(monkeypatch, change, message):
-    monkeypatch.setattr(cuda_kernel, "absence", lambda device: None)
-    monkeypatch.setattr(cuda_kernel, "shared_limit", lambda tensor: SHARED_LIMIT)
+    monkeypatch.setattr(kernel, "absence", lambda device: None)
+    monkeypatch.setattr(kernel, "shared_limit", lambda tensor: SHARED_LIMIT)
     shapes = {"query": (2, 5, 3, 16), "key": (2, 4, 3, 16), "value": (2, 4, 3, 8)}
     arguments = {name: torch.zeros(shape, dtype=BF16) for name, shape in shapes.items()}
     arguments["logits_projection"] = Projection(torch.zeros(3, 3, dtype=BF16))
@@ -253,21 +253,21 @@ def test_what_it_cannot_do_it_refuses_by_name(monkeypatch, change, message):
 
 
 def test_without_a_gpu_it_says_so(monkeypatch):
-    assert cuda_kernel.absence(torch.device("cpu")) == "it runs on a CUDA GPU, not on cpu"
-    assert cuda_kernel.absence(torch.device("meta")) is None
+    assert kernel.absence(torch.device("cpu")) == "it runs on a CUDA GPU, not on cpu"
+    assert kernel.absence(torch.device("meta")) is None
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert cuda_kernel.absence(torch.device("cuda")) == "torch finds no CUDA GPU"
+    assert kernel.absence(torch.device("cuda")) == "torch finds no CUDA GPU"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-    assert cuda_kernel.absence(torch.device("cuda")) == "it needs a GPU of compute capability 8.0 or newer"
+    assert kernel.absence(torch.device("cuda")) == "it needs a GPU of compute capability 8.0 or newer"
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 0))
-    monkeypatch.setattr(cuda_library, "absence", lambda: "there is no compiler")
-    assert cuda_kernel.absence(torch.device("cuda")) == "there is no compiler"
+    monkeypatch.setattr(library, "absence", lambda: "there is no compiler")
+    assert kernel.absence(torch.device("cuda")) == "there is no compiler"
 
 
 @pytest.mark.parametrize("absence", [None, "it isn't here"])
 def test_auto_takes_it_on_a_gpu_where_torch_cannot_mix_or_drop(monkeypatch, absence):
-    monkeypatch.setattr(cuda_kernel, "absence", lambda device: absence)
+    monkeypatch.setattr(kernel, "absence", lambda device: absence)
     with FakeTensorMode(), torch.device("cuda"):
         tensor, eye = torch.zeros(1, 5, 2, 8, dtype=BF16), Projection(torch.eye(2, dtype=BF16))
         where = {"logits_projection": eye}, {"dropout": 0.1, "dropout_seed": 1}, {}
@@ -284,7 +284,7 @@ WRONG, NOTICED = 3, {3, -signal.SIGABRT, -signal.SIGSEGV}
 
 def statements() -> list[tuple[str, int]]:
     """The file and the number of each statement by which threads wait for others or for copies."""
-    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(cuda_library.SOURCES.glob("*.cu"))}
+    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted(library.SOURCES.glob("*.cu"))}
     return [(name, number) for name, text in texts.items() for number in range(len(STATEMENT.findall(text)))]
 
 
@@ -296,7 +296,7 @@ def outcome(case: Case, folder: Path, name: str = "", number: int = 0) -> int:
     skip_where_no_process_can_be_forked()
     sources = folder / "sources"
     if not sources.exists():
-        shutil.copytree(cuda_library.SOURCES, sources)
+        shutil.copytree(library.SOURCES, sources)
         if name:
             text = (sources / name).read_text(encoding="utf-8")
             place = [*STATEMENT.finditer(text)][number]
@@ -307,7 +307,7 @@ def outcome(case: Case, folder: Path, name: str = "", number: int = 0) -> int:
         leaves = case.leaves()
         try:
             with emulated_gpu(folder / "built", sources), pytest.MonkeyPatch.context() as patched:
-                patched.setattr(cuda_mixed, "TILES", (case.tiles,))
+                patched.setattr(mixed, "TILES", (case.tiles,))
                 got = results(leaves, "cuda", **case.options())
             check_near(got, leaves, **case.options())
         except AssertionError:
@@ -368,13 +368,13 @@ UNMIXED_SHAPES = [
     ((3, 3, 3), 24, 8, ()),
 ]
 SHAPES = [*MIXED_SHAPES[:3], *UNMIXED_SHAPES, *MIXED_SHAPES[3:]]
-WITH_NVRTC = pytest.mark.skipif(cuda_library.absence() is not None, reason=str(cuda_library.absence()))
+WITH_NVRTC = pytest.mark.skipif(library.absence() is not None, reason=str(library.absence()))
 
 
 def compile_for(capability: tuple[int, int], shape: tuple) -> int | None:
     """Compile a shape's programs for a GPU: the bytes of a thread's stack, or None if the GPU has too little memory."""
     heads, K, V, terms, *flags = shape
-    case = Case((1, 16, 16, K, V), heads, terms, cuda_mixed.TILES[0], *flags)
+    case = Case((1, 16, 16, K, V), heads, terms, mixed.TILES[0], *flags)
     with launches_noted(GPUS[capability]) as noted:
         try:
             results(case.leaves(), "cuda", **case.options())
@@ -382,7 +382,7 @@ def compile_for(capability: tuple[int, int], shape: tuple) -> int | None:
             assert "its tiles need more shared memory than a program has on this GPU" in str(refusal)
             return None
     ((source, constants, launches),) = noted
-    needs = cubin.needs(cuda_library.compile_programs(source, constants, capability))
+    needs = cubin.needs(library.compile_programs(source, constants, capability))
     assert launches.keys() == needs.keys()
     for program, (threads, shared_bytes) in launches.items():
         assert threads * needs[program].registers <= 65_536, program
@@ -399,7 +399,7 @@ def test_a_gpus_compiler_takes_the_programs(capability, shape):
 @WITH_NVRTC
 def test_what_a_gpus_compiler_does_not_take_is_shown():
     with pytest.raises(RuntimeError, match=r"(?s)^mixed\.cu doesn't compile: mixed\.cu\(.*error"):
-        cuda_library.compile_programs("mixed.cu", (("KEY_HEADS", 3),), (9, 0))
+        library.compile_programs("mixed.cu", (("KEY_HEADS", 3),), (9, 0))
 
 
 @WITH_NVRTC

@@ -15,8 +15,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from attention.kernels.interruptions import signals_held, unhandled_signals_raised
+from attention.kernels.building.interruptions import signals_held, unhandled_signals_raised
 
+SOURCE_ENDINGS = (".cpp", ".cu", ".h")
 BUILD_PREFIX = "building-"  # the start of the names of the folders for builds
 DIGEST_BYTES = 32
 
@@ -43,11 +44,18 @@ def say(line: str) -> None:
         _report(line)
 
 
+def name_of_build(sources: Path, *parts: bytes) -> str:
+    """A name that contains a digest of the sources in a folder and of all else that the build depends on."""
+    files = sorted(path for path in sources.iterdir() if path.suffix in SOURCE_ENDINGS)
+    content = b"\0".join([*(path.read_bytes() for path in files), *parts])
+    return f"compiled-{hashlib.sha256(content).hexdigest()[:32]}"
+
+
 def kept(name: str, what: str, build: Callable[[str], bytes]) -> Path:
     """Find a file in this user's part of the folder, or build it there, and return its path.
 
-    name: contains a digest of all that the file depends on, so that a change makes another file. what: is built, for
-    the report. build: receives a folder for temporary files and returns the content. Raises NotKept, OSError, and what
+    name: begins with that of the build (`name_of_build`), so that a change makes another file. what: is built, for the
+    report. build: receives a folder for temporary files and returns the content. Raises NotKept, OSError, and what
     `build` raises.
     """
     if os.name != "posix":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import shlex
 import shutil
@@ -17,8 +16,9 @@ from unittest import mock
 
 import torch
 
-from attention.kernels import cuda_kernel, cuda_library, kernel_cache
-from attention.kernels.cpu_library import COMPILERS
+from attention.kernels.building import kernel_cache
+from attention.kernels.compiled.library import COMPILERS
+from attention.kernels.cuda import kernel, library
 
 GPU = Path(__file__).with_name("emulated_gpu.cpp")
 COMPILER = shlex.split(os.environ.get("CXX", "")) or list(filter(None, map(shutil.which, COMPILERS)))[:1]
@@ -28,7 +28,7 @@ SHARED_LIMIT = 232_448  # bytes, of an H100
 
 
 class Programs:
-    """Stands in for `cuda_library.Programs`: runs the programs on the tensors of the CPU."""
+    """Stands in for `library.Programs`: runs the programs on the tensors of the CPU."""
 
     def __init__(self, path: Path) -> None:
         self.library = ctypes.CDLL(str(path))
@@ -38,30 +38,28 @@ class Programs:
         self.library.launch(program.encode(), blocks, threads, shared_bytes, ctypes.byref(arguments))
 
 
-def build(constants: cuda_library.Constants, sources: Path) -> Path:
+def build(constants: library.Constants, sources: Path) -> Path:
     """The library of the programs for these constants, built if it isn't in the cache."""
     definitions = [f"-D{name}={value}" for name, value in constants]
-    parts = [GPU.read_bytes(), *(path.read_bytes() for path in sorted(sources.iterdir()))]
-    parts.append(" ".join([*COMPILER, *FLAGS, *definitions]).encode())
+    name = kernel_cache.name_of_build(sources, GPU.read_bytes(), " ".join([*COMPILER, *FLAGS, *definitions]).encode())
 
     def compiled(scratch: str) -> bytes:
-        library = Path(scratch) / "library.so"
+        built = Path(scratch) / "library.so"
         subprocess.run(
-            [*COMPILER, *FLAGS, *definitions, f"-I{sources}", str(GPU), "-o", str(library)],
+            [*COMPILER, *FLAGS, *definitions, f"-I{sources}", str(GPU), "-o", str(built)],
             env=os.environ | {"TMPDIR": scratch},
             check=True,
         )
-        return library.read_bytes()
+        return built.read_bytes()
 
-    name = f"emulated-{hashlib.sha256(bytes(1).join(parts)).hexdigest()[:32]}.so"
-    return kernel_cache.kept(name, "an emulated kernel", compiled)
+    return kernel_cache.kept(f"{name}.so", "an emulated kernel", compiled)
 
 
 class Compiled(NamedTuple):
     """A file of the programs, the constants that it is compiled for, and what is launched of it."""
 
     source: str
-    constants: cuda_library.Constants
+    constants: library.Constants
     launches: dict[str, tuple[int, int]]  # by the program: threads of a block, bytes of shared memory
 
     def launch(self, program: str, blocks: int, threads: int, shared_bytes: int, arguments: ctypes.Structure) -> None:
@@ -70,14 +68,14 @@ class Compiled(NamedTuple):
 
 
 @contextmanager
-def emulated_gpu(cache: Path, sources: Path = cuda_library.SOURCES) -> Iterator[None]:
+def emulated_gpu(cache: Path, sources: Path = library.SOURCES) -> Iterator[None]:
     """A block in which backend=cuda takes tensors of the CPU.
 
     cache: the folder where libraries are kept. sources: the folder of the programs.
     """
-    loaded: dict[cuda_library.Constants, Programs] = {}
+    loaded: dict[library.Constants, Programs] = {}
 
-    def programs(source: str, constants: cuda_library.Constants, device: torch.device) -> Programs:
+    def programs(source: str, constants: library.Constants, device: torch.device) -> Programs:
         if constants not in loaded:
             with mock.patch.multiple(kernel_cache, _folder=cache, _report=None):
                 loaded[constants] = Programs(build(constants, sources))
@@ -93,10 +91,10 @@ def launches_noted(shared_limit: int) -> Iterator[list[Compiled]]:
 
     shared_limit: bytes of shared memory that the GPU has for a program.
     """
-    noted: dict[tuple[str, cuda_library.Constants], Compiled] = {}
+    noted: dict[tuple[str, library.Constants], Compiled] = {}
     everything: list[Compiled] = []
 
-    def programs(source: str, constants: cuda_library.Constants, device: torch.device) -> Compiled:
+    def programs(source: str, constants: library.Constants, device: torch.device) -> Compiled:
         if (source, constants) not in noted:
             noted[source, constants] = Compiled(source, constants, {})
             everything.append(noted[source, constants])
@@ -110,8 +108,8 @@ def launches_noted(shared_limit: int) -> Iterator[list[Compiled]]:
 def _gpu(programs: Callable[..., Any], shared_limit: int) -> Iterator[None]:
     properties = SimpleNamespace(shared_memory_per_block_optin=shared_limit)
     with (
-        mock.patch.object(cuda_library, "programs", programs),
-        mock.patch.object(cuda_kernel, "absence", lambda device: None),
+        mock.patch.object(library, "programs", programs),
+        mock.patch.object(kernel, "absence", lambda device: None),
         mock.patch.object(torch.cuda, "get_device_properties", lambda device: properties),
     ):
         yield

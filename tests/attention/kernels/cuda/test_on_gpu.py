@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention.kernels import cuda_kernel
+from attention.kernels.cuda.kernel import absence
 from attention.kernels.dropout import kept_weights
 from attention.kernels.problem import Problem, Projection
 from attention.layers.attend import attend, choose
 
 if not torch.cuda.is_available():
-    pytest.skip("there is no GPU; test_cuda_programs.py emulates one", allow_module_level=True)
-if (ABSENCE := cuda_kernel.absence(torch.device("cuda"))) is not None:
+    pytest.skip("there is no GPU; test_programs.py emulates one", allow_module_level=True)
+if (ABSENCE := absence(torch.device("cuda"))) is not None:
     pytest.skip(ABSENCE, allow_module_level=True)
 
 BF16 = torch.bfloat16

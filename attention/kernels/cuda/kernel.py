@@ -1,6 +1,6 @@
-"""Attention on a GPU in bfloat16, by the CUDA programs in `cuda/`, which write no map to memory.
+"""Attention on a GPU in bfloat16, by the CUDA programs in this folder, which write no map to memory.
 
-`cuda_mixed` is for heads that mix, `cuda_plain` for heads that don't.
+`mixed.py` is for heads that mix, `plain.py` for heads that don't.
 """
 
 # B batch, N queries, M memory, K key size, V value size
@@ -10,8 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from attention.kernels import cuda_library, cuda_mixed, cuda_plain
-from attention.kernels.cuda_launch import shared_limit
+from attention.kernels.cuda import library, mixed, plain
+from attention.kernels.cuda.launch import shared_limit
 from attention.kernels.dropout import has_no_data, row_keys, seed_number
 from attention.kernels.problem import Problem
 from attention.kernels.torch_compile import not_compiled
@@ -27,7 +27,7 @@ def absence(device: torch.device) -> str | None:
         return "torch finds no CUDA GPU"
     if torch.cuda.get_device_capability(device) < (8, 0):
         return "it needs a GPU of compute capability 8.0 or newer"
-    return cuda_library.absence()
+    return library.absence()
 
 
 @not_compiled
@@ -51,7 +51,7 @@ def refusal(problem: Problem) -> str | None:
         return "it needs a key size and a value size that are multiples of 8, and at least one example and position"
     if problem.scale <= 0:
         return f"it needs a positive scale, not {problem.scale}"
-    sizes = cuda_mixed.Sizes.of(problem) if projections else cuda_plain.Sizes.of(problem)
+    sizes = mixed.Sizes.of(problem) if projections else plain.Sizes.of(problem)
     return sizes.refusal(shared_limit(query))
 
 
@@ -70,7 +70,7 @@ def attend(problem: Problem) -> Tensor:
     mask = None if problem.mask is None else problem.mask.contiguous()
     options = (problem.scale, problem.dropout, mask, keys)
     if problem.logits_projection is None and problem.weights_projection is None:
-        return cuda_plain.Plain.apply(cuda_plain.Sizes.of(problem), *options, *tensors)
-    sizes = cuda_mixed.Sizes.of(problem)
+        return plain.Plain.apply(plain.Sizes.of(problem), *options, *tensors)
+    sizes = mixed.Sizes.of(problem)
     tiles = sizes.tiles(shared_limit(query))
-    return cuda_mixed.Mixed.apply(sizes, tiles, *options, *tensors, *cuda_mixed.projections(problem, sizes))
+    return mixed.Mixed.apply(sizes, tiles, *options, *tensors, *mixed.projections(problem, sizes))

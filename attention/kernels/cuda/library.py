@@ -1,4 +1,4 @@
-"""The programs in `cuda/`: compiled by NVRTC for the sizes of a problem, kept, and launched by the driver.
+"""The programs in this folder: compiled by NVRTC for the sizes of a problem, kept, and launched by the driver.
 
 NVRTC and its bindings come with torch for CUDA, so no compiler has to be installed.
 """
@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from attention.kernels import kernel_cache
+from attention.kernels.building import kernel_cache
 
-SOURCES = Path(__file__).parent / "cuda"
+SOURCES = Path(__file__).parent
 Constants = tuple[tuple[str, int | str], ...]
 
 
@@ -77,21 +76,20 @@ def compiled(source: str, constants: Constants, capability: tuple[int, int]) -> 
 
     The file's name contains a digest of all sources, the constants, the GPU's capability and NVRTC's version.
     """
-    sources = [path.read_bytes() for path in sorted(SOURCES.iterdir())]
-    parts = [*sources, repr((source, _options(constants, capability), compiler_version())).encode()]
-    name = f"compiled-{hashlib.sha256(bytes(1).join(parts)).hexdigest()[:32]}.cubin"
+    key = repr((source, _options(constants, capability), compiler_version()))
+    name = kernel_cache.name_of_build(SOURCES, key.encode())
     # compiled once, also if it can't be kept
     binary = functools.cache(lambda: compile_programs(source, constants, capability))
     try:
         what = "the attention kernel for these sizes with NVRTC, once for this machine"
-        return kernel_cache.content(kernel_cache.kept(name, what, lambda scratch: binary()))
+        return kernel_cache.content(kernel_cache.kept(f"{name}.cubin", what, lambda scratch: binary()))
     except (OSError, kernel_cache.NotKept) as error:
         kernel_cache.say(f"the attention kernel can't be kept, so each start compiles it: {error}")
         return binary()
 
 
 def compile_programs(source: str, constants: Constants, capability: tuple[int, int]) -> bytes:
-    """Compile a file of `cuda/` for GPUs of a compute capability. Raises RuntimeError with the compiler's messages."""
+    """Compile a source for GPUs of a compute capability. Raises RuntimeError with the compiler's messages."""
     from cuda.bindings import nvrtc
 
     text = (SOURCES / source).read_bytes()

@@ -1,4 +1,4 @@
-"""Mixed heads on a GPU, by `cuda/mixed.cu`.
+"""Mixed heads on a GPU, by `mixed.cu`.
 
 A forward pass keeps one number for each query and head. The backward pass computes the maps again, in four programs:
 the sums of W dW, the gradients of the queries, of the keys and of the values.
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attention.kernels.cuda_launch import Launch, dense
+from attention.kernels.cuda.launch import Launch, dense
 from attention.kernels.problem import Problem
 
 # tiles of 16 x and of 8 y, the faster first: with more x a row of y is loaded less often

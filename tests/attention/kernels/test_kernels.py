@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from attention.kernels import blocked, compiled
+from attention.kernels import blocked
+from attention.kernels.compiled import kernel as compiled
 from attention.kernels.dropout import keep_scale, kept_weights
 from attention.kernels.problem import Problem, Projection
 from attention.layers.attend import KERNELS, attend, choose
 
-# test_cuda_programs.py and test_cuda.py look at the one for GPUs
+# the tests in cuda/ look at the one for GPUs
 ON_CPU = [name for name in KERNELS if name != "cuda"]
 INFINITY = float("inf")
 

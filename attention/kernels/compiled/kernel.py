@@ -1,4 +1,4 @@
-"""The C++ kernel in `cpu/`, which is built at first use (`cpu_library`).
+"""Attention on a CPU, by the C++ sources in this folder, which are built at first use (`library.py`).
 
 If there is no compiler, or it fails, `refusal` says so, and `auto` computes in blocks instead.
 """
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attention.kernels import cpu_library
+from attention.kernels.compiled import library
 from attention.kernels.dropout import keep_scale, keep_threshold, seed_number
 from attention.kernels.problem import Problem
 from attention.kernels.torch_compile import constant
@@ -47,7 +47,7 @@ def absence() -> str | None:
 
     If there is a reason, `auto` computes in blocks, which is several times slower; a run can report the reason.
     """
-    return cpu_library.library().absence
+    return library.loaded().absence
 
 
 def attend(problem: Problem) -> Tensor:
@@ -171,7 +171,7 @@ CONTIGUOUS = ("query", "key", "value", "logits_projection", "weights_projection"
 
 
 class _Arguments(ctypes.Structure):
-    """The struct `Problem` of `cpu/problem.h`, field by field."""
+    """The struct `Problem` of `problem.h`, field by field."""
 
     _fields_ = (
         *(
@@ -236,13 +236,13 @@ class _Arguments(ctypes.Structure):
         backward = "output" not in tensors
         workspace = torch.empty(self.workspace_bytes(backward), dtype=torch.uint8)
         self._point_to(workspace=workspace, **tensors)
-        self._library().attend(ctypes.byref(self), TYPE_CODES[self.dtype], int(backward))
+        self._functions().attend(ctypes.byref(self), TYPE_CODES[self.dtype], int(backward))
 
     def workspace_bytes(self, backward: bool) -> int:
         """Bytes that a run takes besides its tensors; at most about 11 times those of its queries, keys and values."""
-        return int(self._library().workspace_bytes(ctypes.byref(self), TYPE_CODES[self.dtype], int(backward)))
+        return int(self._functions().workspace_bytes(ctypes.byref(self), TYPE_CODES[self.dtype], int(backward)))
 
-    def _library(self) -> ctypes.CDLL:
-        functions = cpu_library.library().functions
+    def _functions(self) -> ctypes.CDLL:
+        functions = library.loaded().functions
         assert functions is not None, "refused"
         return functions

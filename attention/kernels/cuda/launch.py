@@ -1,4 +1,4 @@
-"""How the programs in `cuda/` are launched: their arguments, and what they need of tensors and GPU."""
+"""How the programs in this folder are launched: their arguments, and what they need of tensors and GPU."""
 
 # B batch, N queries, M memory
 
@@ -10,14 +10,14 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from attention.kernels import cuda_library
+from attention.kernels.cuda import library
 from attention.kernels.dropout import has_no_data, keep_scale, keep_threshold
 
 LARGEST_SHARED_LIMIT = 232_448  # of compute capability 9.0, in bytes
 
 
 class Arguments(ctypes.Structure):
-    """The arguments of every program, as `cuda/problem.h` declares them."""
+    """The arguments of every program, as `problem.h` declares them."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in (
@@ -65,7 +65,7 @@ class Launch:
             return
         self._take(tensors)
         with torch.cuda.device_of(self.query):
-            programs = cuda_library.programs(self.source, tuple(self.constants.items()), self.query.device)
+            programs = library.programs(self.source, tuple(self.constants.items()), self.query.device)
             programs.launch(program, blocks, self.threads, self.shared_bytes[program], self.arguments)
 
     def _take(self, tensors: Mapping[str, Tensor | None]) -> None:

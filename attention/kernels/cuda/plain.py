@@ -1,4 +1,4 @@
-"""Heads that don't mix, on a GPU, by `cuda/plain.cu`, which writes no map to memory.
+"""Heads that don't mix, on a GPU, by `plain.cu`, which writes no map to memory.
 
 torch's own kernels are faster, but their dropout draws from a global generator.
 """
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attention.kernels.cuda_launch import Launch, dense
+from attention.kernels.cuda.launch import Launch, dense
 from attention.kernels.problem import Problem
 
 ROWS = 64  # of a block; 16 of a warp

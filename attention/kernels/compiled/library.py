@@ -1,10 +1,9 @@
-"""The library of the C++ kernel in `cpu/`: built by the machine's own compiler at first use, then kept and loaded."""
+"""The library of the C++ sources in this folder: built by the machine's own compiler at first use, kept, and loaded."""
 
 from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import os
 import shlex
 import shutil
@@ -17,10 +16,10 @@ from typing import NamedTuple
 
 import torch
 
-from attention.kernels import kernel_cache
-from attention.kernels.interruptions import signals_held
+from attention.kernels.building import kernel_cache
+from attention.kernels.building.interruptions import signals_held
 
-SOURCES = Path(__file__).parent / "cpu"
+SOURCES = Path(__file__).parent
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", "-w")
 # limits of a build: seconds of processor time, because a busy machine only takes longer, and seconds in all
 COMPILE_SECONDS, WAIT_SECONDS = 300, 3600
@@ -41,12 +40,12 @@ def build_in(folder: Path, report: Callable[[str], None] | None = None) -> None:
     A library that this process has loaded stays loaded. Defaults and report are those of `kernel_cache.keep_in`.
     """
     kernel_cache.keep_in(folder, report)
-    if library.cache_info().currsize and library().functions is None:
-        library.cache_clear()
+    if loaded.cache_info().currsize and loaded().functions is None:
+        loaded.cache_clear()
 
 
 @functools.cache
-def library() -> Library:
+def loaded() -> Library:
     """The library, built if necessary. A process loads it once."""
     try:
         functions = ctypes.CDLL(str(_build()))
@@ -68,17 +67,15 @@ def _build() -> Path:
         raise RuntimeError(f"there is no C++ compiler ({', '.join(COMPILERS)})")
     # the predefined macros identify the compiler's version and this processor's instructions
     macros = _compile(*compiler, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull)
-    sources = [path.read_bytes() for path in sorted(SOURCES.iterdir())]
-    parts = [*sources, macros, " ".join(FLAGS).encode(), torch.__version__.encode()]
-    key = hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
+    name = kernel_cache.name_of_build(SOURCES, macros, " ".join(FLAGS).encode(), torch.__version__.encode())
 
     def build(scratch: str) -> bytes:
-        library = Path(scratch) / "library.so"
-        _compile(*compiler, *FLAGS, "-o", str(library), str(SOURCES / "attend.cpp"), scratch=scratch)
-        return library.read_bytes()
+        built = Path(scratch) / "library.so"
+        _compile(*compiler, *FLAGS, "-o", str(built), str(SOURCES / "attend.cpp"), scratch=scratch)
+        return built.read_bytes()
 
     what = f"the attention kernel with {compiler[0]}, once for this machine"
-    return kernel_cache.kept(f"compiled-{key}.so", what, build)
+    return kernel_cache.kept(f"{name}.so", what, build)
 
 
 def _compile(*command: str, scratch: str = "") -> bytes:
