@@ -124,7 +124,7 @@ MUTATIONS = [
     ),
     Mutation("attention/kernels/compiled/dropout.h", "0x846ca68bu", "0x846ca68du", "attention/kernels/test_kernels.py"),
     Mutation(
-        "attention/kernels/cuda/mixed.cu",
+        "attention/kernels/cuda/block.h",
         "place_y <= place_x",
         "place_y < place_x",
         "attention/kernels/cuda/test_programs.py",

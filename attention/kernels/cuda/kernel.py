@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from attention.kernels.cuda import library, mixed, plain
-from attention.kernels.cuda.launch import shared_limit
+from attention.kernels.cuda.launch import Plan, shared_limit
+from attention.kernels.cuda.sizes import Sizes
 from attention.kernels.dropout import has_no_data, row_keys, seed_number
 from attention.kernels.problem import Problem
 from attention.kernels.torch_compile import not_compiled
@@ -51,8 +52,8 @@ def refusal(problem: Problem) -> str | None:
         return "it needs a key size and a value size that are multiples of 8, and at least one example and position"
     if problem.scale <= 0:
         return f"it needs a positive scale, not {problem.scale}"
-    sizes = mixed.Sizes.of(problem) if projections else plain.Sizes.of(problem)
-    return sizes.refusal(shared_limit(query))
+    plan = _plan(problem)
+    return plan if isinstance(plan, str) else None
 
 
 @not_compiled
@@ -62,15 +63,22 @@ def attend(problem: Problem) -> Tensor:
     Factors of products are in bfloat16, also the maps and their gradients; sums and the softmax are in float32. There
     are no atomic additions, so the same inputs give the same bits. A second derivative raises torch's RuntimeError.
     """
-    query, value = problem.query, problem.value
-    tensors, keys = (query, problem.key, value), None
+    query, value, keys = problem.query, problem.value, None
     if problem.dropout_seed is not None and not has_no_data(query):
         shape = (query.shape[0], value.shape[2], query.shape[1])
         keys = row_keys(seed_number(problem.dropout_seed, query), shape, query.device)
     mask = None if problem.mask is None else problem.mask.contiguous()
-    options = (problem.scale, problem.dropout, mask, keys)
-    if problem.logits_projection is None and problem.weights_projection is None:
-        return plain.Plain.apply(plain.Sizes.of(problem), *options, *tensors)
-    sizes = mixed.Sizes.of(problem)
-    tiles = sizes.tiles(shared_limit(query))
-    return mixed.Mixed.apply(sizes, tiles, *options, *tensors, *mixed.projections(problem, sizes))
+    arguments = (_plan(problem), problem.scale, problem.dropout, mask, keys, query, problem.key, value)
+    if _mixes(problem):
+        return mixed.Mixed.apply(*arguments, *mixed.projections(problem))
+    return plain.Plain.apply(*arguments)
+
+
+def _plan(problem: Problem) -> Plan | str:
+    """The plan of the programs that compute the problem, or the reason why they can't."""
+    plan = mixed.plan if _mixes(problem) else plain.plan
+    return plan(Sizes.of(problem), shared_limit(problem.query.device))
+
+
+def _mixes(problem: Problem) -> bool:
+    return problem.logits_projection is not None or problem.weights_projection is not None

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +15,21 @@ from attention.kernels.cuda import library
 from attention.kernels.dropout import has_no_data, keep_scale, keep_threshold
 
 LARGEST_SHARED_LIMIT = 232_448  # of compute capability 9.0, in bytes
+TOO_LITTLE_SHARED_MEMORY = "its tiles need more shared memory than a program has on this GPU"
+
+
+class Plan(NamedTuple):
+    """How the programs of a source are compiled and launched for the sizes of a problem."""
+
+    source: str
+    constants: library.Constants
+    threads: int  # of a block
+    rows: int  # of a result, which a block computes
+    shared_bytes: Mapping[str, int]  # of a block, by the program
+
+    def blocks(self, results: int, length: int) -> int:
+        """The number of blocks for so many results of this length; each computes rows of one of them."""
+        return results * -(-length // self.rows)
 
 
 class Arguments(ctypes.Structure):
@@ -31,26 +47,16 @@ class Arguments(ctypes.Structure):
 
 
 class Launch:
-    """Launches the programs of one file on one problem: `launch(program, blocks, **tensors)`.
+    """Launches the programs of a plan on one problem: `launch(program, blocks, **tensors)`.
 
     Tensors are named as in `Arguments`. Those that the constructor takes (among them query and key) belong to every
     launch. If the query has no data, nothing is launched.
     """
 
-    def __init__(
-        self,
-        source: str,
-        constants: Mapping[str, int],
-        threads: int,
-        shared_bytes: Mapping[str, int],
-        scale: float,
-        dropout: float,
-        **tensors: Tensor | None,
-    ) -> None:
+    def __init__(self, plan: Plan, scale: float, dropout: float, **tensors: Tensor | None) -> None:
         query, key, mask = tensors["query"], tensors["key"], tensors["mask"]
         assert query is not None and key is not None
-        self.source, self.constants, self.threads, self.shared_bytes = source, constants, threads, shared_bytes
-        self.query = query
+        self.plan, self.query = plan, query
         memory = key.shape[1]
         threshold, factor = (keep_threshold(dropout), keep_scale(dropout)) if dropout else (0, 1.0)
         self.arguments = Arguments(
@@ -64,9 +70,10 @@ class Launch:
         if has_no_data(self.query):
             return
         self._take(tensors)
+        plan = self.plan
         with torch.cuda.device_of(self.query):
-            programs = library.programs(self.source, tuple(self.constants.items()), self.query.device)
-            programs.launch(program, blocks, self.threads, self.shared_bytes[program], self.arguments)
+            programs = library.programs(plan.source, plan.constants, self.query.device)
+            programs.launch(program, blocks, plan.threads, plan.shared_bytes[program], self.arguments)
 
     def _take(self, tensors: Mapping[str, Tensor | None]) -> None:
         """Set arguments. Their tensors must stay alive until the last launch."""
@@ -81,9 +88,9 @@ def dense(tensor: Tensor) -> Tensor:
     return tensor if has_no_data(tensor) or tensor.data_ptr() % 16 == 0 else tensor.clone()
 
 
-def shared_limit(tensor: Tensor) -> int:
-    """Bytes of shared memory that a program can have on the tensor's GPU; if it has no data, the most of any GPU."""
-    if has_no_data(tensor):
+def shared_limit(device: torch.device) -> int:
+    """Bytes of shared memory that a program can have on the GPU, or on any GPU if the device (meta) is none."""
+    if device.type != "cuda":
         return LARGEST_SHARED_LIMIT
     # torch's stubs don't have it
-    return int(torch.cuda.get_device_properties(tensor.device).shared_memory_per_block_optin)  # type: ignore[attr-defined]
+    return int(torch.cuda.get_device_properties(device).shared_memory_per_block_optin)  # type: ignore[attr-defined]

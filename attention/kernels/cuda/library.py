@@ -15,7 +15,7 @@ import torch
 from attention.kernels.building import kernel_cache
 
 SOURCES = Path(__file__).parent
-Constants = tuple[tuple[str, int | str], ...]
+Constants = tuple[tuple[str, int], ...]
 
 
 @functools.cache

@@ -1,12 +1,6 @@
 // Talking-heads attention (2003.02436) on tensor cores, forward and backward, without a map in global memory.
 //
-// The host defines: KEY_HEADS, HEADS, VALUE_HEADS (h_k, h, h_v), KEY_SIZE, VALUE_SIZE (multiples of 8), X_TILES,
-// Y_TILES (2, 4 or 8), VALUE_ROUND and KEY_ROUND (groups of eight heads of a map in shared memory), THREADS, CAUSAL,
-// MASKED, DROPOUT.
-//
-// A block computes X = 16 X_TILES rows of a result. It goes over Y = 8 Y_TILES rows of the other side at a time; each
-// warp has 16 x and 8 y, and all heads of these pairs. x are queries and y memory positions, or the other way round in
-// the gradients of keys and values (SWAPPED).
+// A block computes all heads of its x. Each warp has 16 x and 8 y, and all heads of these pairs.
 //
 // A product over features gives a lane all heads of two pairs of each x, but a product over heads needs an eighth of
 // the heads of eight pairs. Four lanes hold the same eight pairs, so one exchange among four lanes leads from the one
@@ -15,27 +9,24 @@
 //
 // Maps: J logits before P_l, L after it, W softmax, U after P_w and dropout. J is not scaled: L is, after P_l.
 
-#include "lanes.h"
-#include "problem.h"
+#include "block.h"
 
-constexpr int WARPS = X_TILES * Y_TILES, X = 16 * X_TILES, Y = 8 * Y_TILES;
-static_assert(Y_TILES > 1 && (Y_TILES & (Y_TILES - 1)) == 0 && THREADS == 32 * WARPS, "");
+constexpr int WARPS = X_TILES * Y_TILES, THREADS = 32 * WARPS;
+static_assert(Y_TILES > 1 && (Y_TILES & (Y_TILES - 1)) == 0, "");
 
-// groups of eight heads; sizes as products over features need them
+// groups of eight heads
 DEVICE constexpr int groups_of(int heads) { return (heads + 7) / 8; }
 constexpr int GK = groups_of(KEY_HEADS), G = groups_of(HEADS), GV = groups_of(VALUE_HEADS);
-constexpr int KEY_WIDTH = (KEY_SIZE + 15) / 16 * 16, VALUE_WIDTH = (VALUE_SIZE + 15) / 16 * 16;
+// those of a map that are in shared memory at a time: one, or all in the programs that have room for them
+constexpr int KEY_ROUND = 1, VALUE_ROUND = GV;
 
 // a row of all heads in shared memory, and 16 bytes more, so that eight rows lie in different banks
 DEVICE constexpr int stride_of(int heads, int width) { return heads * width + 8; }
 constexpr int KEY_STRIDE = stride_of(KEY_HEADS, KEY_WIDTH), VALUE_STRIDE = stride_of(VALUE_HEADS, VALUE_WIDTH);
 
-struct Lane {
-    int warp, lane, g, t, x_tile, y_tile;
-    DEVICE Lane() {
-        warp = thread() / 32, lane = thread() % 32, g = lane / 4, t = lane % 4;
-        x_tile = warp % X_TILES, y_tile = warp / X_TILES;
-    }
+struct Place : Lane {
+    int x_tile, y_tile;
+    DEVICE Place() { x_tile = warp % X_TILES, y_tile = warp / X_TILES; }
     // Of the warps of one scheduler, half compute the logits of the next tile before they use those of this one, and half
     // after it: the one is limited by loads from shared memory, the other by arithmetic.
     DEVICE bool is_late() const { return warp / 4 % 2; }
@@ -93,7 +84,7 @@ DEVICE void exchange_among_four(u32 (&words)[4], int t) {
 // Products over features of 16 rows x and 8 rows y, for all heads. Word [y][i][r] has heads 8 i + 2t and 8 i + 2t + 1
 // of the pair of y and row g + 8 r.
 template <int GROUPS, int HEADS_, int WIDTH>
-DEVICE void compare(u32 (&maps)[8][GROUPS][2], const u16* xs, const u16* ys, const Lane& at) {
+DEVICE void compare(u32 (&maps)[8][GROUPS][2], const u16* xs, const u16* ys, const Place& at) {
     constexpr int STRIDE = stride_of(HEADS_, WIDTH);
     xs += (at.x_tile * 16 + at.lane % 16) * STRIDE + at.lane / 16 * 8;
     ys += (at.y_tile * 8 + at.lane % 8) * STRIDE + at.lane / 8 * 8;
@@ -138,7 +129,7 @@ DEVICE void compare(u32 (&maps)[8][GROUPS][2], const u16* xs, const u16* ys, con
 }
 
 // A lane's words of a projection that `place_projection` placed
-template <int IN, int OUT> DEVICE void load_projection(u32 (&words)[IN][OUT], const u32* projection, const Lane& at) {
+template <int IN, int OUT> DEVICE void load_projection(u32 (&words)[IN][OUT], const u32* projection, const Place& at) {
 #pragma unroll
     for (int i = 0; i < IN; ++i)
 #pragma unroll
@@ -185,38 +176,6 @@ DEVICE void correlate(float (&sums)[(LEFT + 1) / 2][RIGHT][4], const u32 (&left)
     }
 }
 
-// Which positions of the memory may be seen: those of a lane's two x (SWAPPED), or of the warp's eight y
-template <bool SWAPPED> struct Sight {
-    const Arguments& arguments;
-    const u8* mask;
-    int first_x, first_y;  // of the lane's two rows and the warp's eight
-    u32 visible;
-    bool all;
-
-    DEVICE Sight(const Arguments& arguments, int example) : arguments(arguments) {
-        mask = MASKED ? arguments.mask + (long long)example * arguments.mask_stride : nullptr;
-    }
-    DEVICE bool is_visible(int position) const {
-        return position < arguments.memory && (!MASKED || mask[position] != 0);
-    }
-    DEVICE void look(const Lane& at, int x, int y) {
-        first_x = x + at.x_tile * 16 + at.g, first_y = y + at.y_tile * 8;
-        if (SWAPPED) {
-            visible = (u32)is_visible(first_x) | (u32)is_visible(first_x + 8) << 1;
-            all = votes(visible == 3) == ~0u;
-        } else {
-            visible = votes(is_visible(first_y + at.lane % 8)) & 255;
-            all = visible == 255;
-        }
-        if (CAUSAL) all = all && (SWAPPED ? x + at.x_tile * 16 + 15 <= first_y : first_y + 7 <= x + at.x_tile * 16);
-    }
-    DEVICE bool allows(int y, int row) const {
-        const int place_x = first_x + 8 * row, place_y = first_y + y;
-        const bool seen = visible >> (SWAPPED ? row : y) & 1;
-        return seen && (!CAUSAL || (SWAPPED ? place_x <= place_y : place_y <= place_x));
-    }
-};
-
 // Start to copy numbers of ROWS queries from a tensor [N, 8 G]. For queries that don't exist they are 0, which is as good
 // as any number, because the gradients of these are 0.
 template <int ROWS> DEVICE void start_numbers(float* shared, const float* base, int first, int queries) {
@@ -227,7 +186,7 @@ template <int ROWS> DEVICE void start_numbers(float* shared, const float* base, 
     }
 }
 // Those of the lane's two x, or of one y of the warp (SWAPPED), in the order of `mix`
-template <bool SWAPPED> DEVICE void load_numbers(float (&numbers)[G][4], const float* shared, int y, const Lane& at) {
+template <bool SWAPPED> DEVICE void load_numbers(float (&numbers)[G][4], const float* shared, int y, const Place& at) {
 #pragma unroll
     for (int row = 0; row < 2; ++row) {
         const float* const from = shared + (SWAPPED ? at.y_tile * 8 + y : at.x_tile * 16 + at.g + 8 * row) * 8 * G + 2 * at.t;
@@ -240,17 +199,17 @@ template <bool SWAPPED> DEVICE void load_numbers(float (&numbers)[G][4], const f
 }
 
 // Set the numbers of pairs that may not be seen to -inf
-template <bool SWAPPED> DEVICE void hide(float (&L)[G][4], const Sight<SWAPPED>& sight, int y) {
+template <bool SWAPPED> DEVICE void hide(float (&L)[G][4], const Sight<SWAPPED, 8>& sight, int y) {
 #pragma unroll
     for (int row = 0; row < 2; ++row)
-        if (!sight.allows(y, row))
+        if (!sight.allows(row, y))
 #pragma unroll
             for (int j = 0; j < G; ++j) L[j][2 * row] = L[j][2 * row + 1] = -infinity();
 }
 // W of the pairs of one y
 template <bool SWAPPED>
 DEVICE void weigh(float (&W)[G][4], const u32 (&J)[GK][2], const u32 (&P_l)[GK][G], float scale, const float (&lse)[G][4],
-                  const Sight<SWAPPED>& sight, int y) {
+                  const Sight<SWAPPED, 8>& sight, int y) {
     mix<GK, G>(W, J, P_l);
 #pragma unroll
     for (int j = 0; j < G; ++j)
@@ -265,7 +224,7 @@ DEVICE void weigh(float (&W)[G][4], const u32 (&J)[GK][2], const u32 (&P_l)[GK][
 
 // Call drop(j, e) for each dropped number of the map of one y, as `mix` orders them
 template <bool SWAPPED, typename Drop>
-DEVICE void for_dropped(const Arguments& arguments, int example, const Sight<SWAPPED>& sight, int y, const Lane& at, Drop drop) {
+DEVICE void for_dropped(const Arguments& arguments, int example, const Sight<SWAPPED, 8>& sight, int y, const Place& at, Drop drop) {
 #pragma unroll
     for (int j = 0; j < GV; ++j)
 #pragma unroll
@@ -279,13 +238,13 @@ DEVICE void for_dropped(const Arguments& arguments, int example, const Sight<SWA
         }
 }
 template <bool SWAPPED>
-DEVICE void drop_numbers(float (&U)[GV][4], const Arguments& arguments, int example, const Sight<SWAPPED>& sight, int y,
-                         const Lane& at) {
+DEVICE void drop_numbers(float (&U)[GV][4], const Arguments& arguments, int example, const Sight<SWAPPED, 8>& sight, int y,
+                         const Place& at) {
     if (DROPOUT) for_dropped(arguments, example, sight, y, at, [&](int j, int e) { U[j][e] = 0; });
 }
 template <bool SWAPPED>
-DEVICE void drop_words(u32 (&dU)[GV][2], const Arguments& arguments, int example, const Sight<SWAPPED>& sight, int y,
-                       const Lane& at) {
+DEVICE void drop_words(u32 (&dU)[GV][2], const Arguments& arguments, int example, const Sight<SWAPPED, 8>& sight, int y,
+                       const Place& at) {
     if (DROPOUT) for_dropped(arguments, example, sight, y, at, [&](int j, int e) { dU[j][e / 2] &= e % 2 ? 0xFFFFu : 0xFFFF0000u; });
 }
 
@@ -295,7 +254,7 @@ DEVICE int place_of(int head, int x, int y_tile) {
     return ((head * X + x) * Y_TILES + (y_tile ^ ((x >> 1 ^ head >> 1) & (Y_TILES - 1)))) * 8;
 }
 template <int ROUND, int GROUPS>
-DEVICE void store_maps(u16* shared, const u32 (&words)[4][GROUPS][2][2], int round, const Lane& at) {
+DEVICE void store_maps(u16* shared, const u32 (&words)[4][GROUPS][2][2], int round, const Place& at) {
 #pragma unroll
     for (int i = 0; i < ROUND; ++i)
 #pragma unroll
@@ -328,7 +287,7 @@ template <int HEADS_, int SIZE, int WIDTH, int ROUND> struct Result {
                     for (int e = 0; e < 4; ++e) sums[part][x_tile][n][e] = 0;
     }
     // Add the products of a round's maps and the rows y
-    DEVICE void add(int round, const u16* maps, const u16* ys, const Lane& at) {
+    DEVICE void add(int round, const u16* maps, const u16* ys, const Place& at) {
         ys += at.lane % 16 * stride_of(HEADS_, WIDTH) + at.lane / 16 * 8;
 #pragma unroll
         for (int i = 0; i < ROUND_PARTS; ++i) {
@@ -354,7 +313,7 @@ template <int HEADS_, int SIZE, int WIDTH, int ROUND> struct Result {
             }
         }
     }
-    DEVICE void store(u16* to, int first, int length, float factor, const Lane& at) {
+    DEVICE void store(u16* to, int first, int length, float factor, const Place& at) {
 #pragma unroll
         for (int part = 0; part < PARTS; ++part) {
             const int unit = part * WARPS + at.warp, head = unit / BLOCKS, feature = unit % BLOCKS * FEATURES + 2 * at.t;
@@ -380,7 +339,7 @@ using ValueResult = Result<VALUE_HEADS, VALUE_SIZE, VALUE_WIDTH, VALUE_ROUND>;
 // Sum `numbers` over all warps in a fixed order and store the true part of the matrix
 template <int LEFT, int RIGHT>
 DEVICE void store_correlation(float* to, const float (&sums)[(LEFT + 1) / 2][RIGHT][4], int left_heads, int right_heads, float factor,
-                              float* shared, const Lane& at) {
+                              float* shared, const Place& at) {
     constexpr int NUMBERS = (LEFT + 1) / 2 * RIGHT * 4;
     for (int warp = 0; warp < WARPS; ++warp) {
         if (at.warp == warp)
@@ -399,33 +358,19 @@ DEVICE void store_correlation(float* to, const float (&sums)[(LEFT + 1) / 2][RIG
     }
 }
 
-// The example of this block, its first x, the y that it goes over, and its tensors
-template <bool SWAPPED> struct Work {
-    int example, first_x, start, stop, xs, ys;
-    long long query_rows, memory_rows;
-    DEVICE Work(const Arguments& arguments) {
-        xs = SWAPPED ? arguments.memory : arguments.queries, ys = SWAPPED ? arguments.queries : arguments.memory;
-        const int blocks = (xs + X - 1) / X;
-        example = block() / blocks, first_x = block() % blocks * X;
-        start = CAUSAL && SWAPPED ? first_x / Y * Y : 0, stop = ys;
-        if (CAUSAL && !SWAPPED && first_x + X < ys) stop = first_x + X;
-        query_rows = (long long)example * arguments.queries, memory_rows = (long long)example * arguments.memory;
-    }
-};
-
 // The log of the sum of exp(L) over the memory, in units of log 2; inf for a query that may see nothing
 KERNEL(1) sums(const Arguments arguments) {
-    u16* const query = reinterpret_cast<u16*>(shared_memory);
-    u16* const key = query + X * KEY_STRIDE;  // this tile and the next one
-    u32* const placed_P_l = reinterpret_cast<u32*>(key + 2 * Y * KEY_STRIDE);
-    const Lane at;
-    const Work<false> work(arguments);
-    Sight<false> sight(arguments, work.example);
+    Arena arena;
+    u16* const x_keys = arena.take<u16>(X * KEY_STRIDE);
+    u16* const y_keys = arena.take<u16>(2 * Y * KEY_STRIDE);  // of this tile and the next one
+    u32* const placed_P_l = arena.take<u32>(GK * G * 32);
+    const Place at;
+    const Work<false, 1> work(arguments);
+    Sight<false, 8> sight(arguments, work.example);
     const float scale = arguments.scale * LOG2_E;
-    const u16* const keys = arguments.key + work.memory_rows * KEY_HEADS * KEY_SIZE;
 
-    start_keys<X>(query, arguments.query + work.query_rows * KEY_HEADS * KEY_SIZE, work.first_x, work.xs);
-    start_keys<Y>(key, keys, work.start, work.ys);
+    start_keys<X>(x_keys, work.x_keys, work.first_x, work.xs);
+    start_keys<Y>(y_keys, work.y_keys, work.start, work.ys);
     end_group();
     place_projection<GK, G, false>(placed_P_l, arguments.logits_projection, KEY_HEADS, HEADS);
 
@@ -435,7 +380,7 @@ KERNEL(1) sums(const Arguments arguments) {
 #pragma unroll
         for (int e = 0; e < 4; ++e) highest[j][e] = LOWEST, total[j][e] = 0;
     const auto add = [&](const u32(&J)[8][GK][2], int first_y) {
-        sight.look(at, work.first_x, first_y);
+        sight.look(at, work.first_x + at.x_tile * 16, first_y + at.y_tile * 8);
         u32 P_l[GK][G];
         load_projection<GK, G>(P_l, placed_P_l, at);
 #pragma unroll
@@ -462,20 +407,20 @@ KERNEL(1) sums(const Arguments arguments) {
     u32 J[8][GK][2], next_J[8][GK][2];
     wait_for_groups<0>();
     barrier();
-    start_keys<Y>(key + Y * KEY_STRIDE, keys, work.start + Y, work.ys);
+    start_keys<Y>(y_keys + Y * KEY_STRIDE, work.y_keys, work.start + Y, work.ys);
     end_group();
-    compare<GK, KEY_HEADS, KEY_WIDTH>(J, query, key, at);
+    compare<GK, KEY_HEADS, KEY_WIDTH>(J, x_keys, y_keys, at);
     for (int first_y = work.start, turn = 0; first_y < work.stop; first_y += Y, turn ^= 1) {
         wait_for_groups<0>();
         barrier();
-        start_keys<Y>(key + turn * Y * KEY_STRIDE, keys, first_y + 2 * Y, work.ys);
+        start_keys<Y>(y_keys + turn * Y * KEY_STRIDE, work.y_keys, first_y + 2 * Y, work.ys);
         end_group();
-        const u16* const next_tile = key + (turn ^ 1) * Y * KEY_STRIDE;
+        const u16* const next_tile = y_keys + (turn ^ 1) * Y * KEY_STRIDE;
         if (at.is_late()) {
             add(J, first_y);
-            compare<GK, KEY_HEADS, KEY_WIDTH>(next_J, query, next_tile, at);
+            compare<GK, KEY_HEADS, KEY_WIDTH>(next_J, x_keys, next_tile, at);
         } else {
-            compare<GK, KEY_HEADS, KEY_WIDTH>(next_J, query, next_tile, at);
+            compare<GK, KEY_HEADS, KEY_WIDTH>(next_J, x_keys, next_tile, at);
             add(J, first_y);
         }
         copy_maps(J, next_J);
@@ -506,28 +451,24 @@ KERNEL(1) sums(const Arguments arguments) {
 
 // The sum over y of U and the values, [x, h_v, V]: the output, or the gradient of the values (SWAPPED)
 template <bool SWAPPED> DEVICE void sum_values(const Arguments& arguments) {
-    u16* const x_keys = reinterpret_cast<u16*>(shared_memory);
-    u16* const y_keys = x_keys + X * KEY_STRIDE;
-    u16* const y_values = y_keys + Y * KEY_STRIDE;
-    u16* const maps = y_values + Y * VALUE_STRIDE;
-    u32* const placed_P_l = reinterpret_cast<u32*>(maps + 8 * VALUE_ROUND * X * Y);
-    u32* const placed_P_w = placed_P_l + GK * G * 32;
-    float* const lse_tile = reinterpret_cast<float*>(placed_P_w + G * GV * 32);
-    const Lane at;
-    const Work<SWAPPED> work(arguments);
-    Sight<SWAPPED> sight(arguments, work.example);
+    Arena arena;
+    u16* const x_keys = arena.take<u16>(X * KEY_STRIDE);
+    u16* const y_keys = arena.take<u16>(Y * KEY_STRIDE);
+    u16* const y_values = arena.take<u16>(Y * VALUE_STRIDE);
+    u16* const maps = arena.take<u16>(8 * VALUE_ROUND * X * Y);
+    u32* const placed_P_l = arena.take<u32>(GK * G * 32);
+    u32* const placed_P_w = arena.take<u32>(G * GV * 32);
+    float* const lse_tile = arena.take<float>((SWAPPED ? Y : X) * 8 * G);
+    const Place at;
+    const Work<SWAPPED, 1> work(arguments);
+    Sight<SWAPPED, 8> sight(arguments, work.example);
     const float scale = arguments.scale * LOG2_E;
-    const u16* const query = arguments.query + work.query_rows * KEY_HEADS * KEY_SIZE;
-    const u16* const key = arguments.key + work.memory_rows * KEY_HEADS * KEY_SIZE;
-    const u16* const keys = SWAPPED ? query : key;
-    const u16* const values = SWAPPED ? arguments.grad_output + work.query_rows * VALUE_HEADS * VALUE_SIZE
-                                      : arguments.value + work.memory_rows * VALUE_HEADS * VALUE_SIZE;
     const float* const lse_rows = arguments.lse + work.query_rows * 8 * G;
 
-    start_keys<X>(x_keys, SWAPPED ? key : query, work.first_x, work.xs);
-    start_keys<Y>(y_keys, keys, work.start, work.ys);
+    start_keys<X>(x_keys, work.x_keys, work.first_x, work.xs);
+    start_keys<Y>(y_keys, work.y_keys, work.start, work.ys);
     end_group();
-    start_values<Y>(y_values, values, work.start, work.ys);
+    start_values<Y>(y_values, work.y_values, work.start, work.ys);
     start_numbers<SWAPPED ? Y : X>(lse_tile, lse_rows, SWAPPED ? work.start : work.first_x, arguments.queries);
     end_group();
     place_projection<GK, G, false>(placed_P_l, arguments.logits_projection, KEY_HEADS, HEADS);
@@ -541,9 +482,9 @@ template <bool SWAPPED> DEVICE void sum_values(const Arguments& arguments) {
         compare<GK, KEY_HEADS, KEY_WIDTH>(J, x_keys, y_keys, at);
         wait_for_groups<0>();
         barrier();
-        start_keys<Y>(y_keys, keys, first_y + Y, work.ys);
+        start_keys<Y>(y_keys, work.y_keys, first_y + Y, work.ys);
         end_group();
-        sight.look(at, work.first_x, first_y);
+        sight.look(at, work.first_x + at.x_tile * 16, first_y + at.y_tile * 8);
         u32 P_l[GK][G], P_w[G][GV], words[4][GV][2][2];
         load_projection<GK, G>(P_l, placed_P_l, at);
         load_projection<G, GV>(P_w, placed_P_w, at);
@@ -575,13 +516,12 @@ template <bool SWAPPED> DEVICE void sum_values(const Arguments& arguments) {
             if (round + 1 == ValueResult::ROUNDS) wait_for_groups<0>();
             barrier();
         }
-        start_values<Y>(y_values, values, first_y + Y, work.ys);
+        start_values<Y>(y_values, work.y_values, first_y + Y, work.ys);
         if (SWAPPED) start_numbers<Y>(lse_tile, lse_rows, first_y + Y, work.ys);
         end_group();
     }
     wait_for_groups<0>();
-    u16* const to = SWAPPED ? arguments.grad_value + work.memory_rows * VALUE_HEADS * VALUE_SIZE
-                            : arguments.output + work.query_rows * VALUE_HEADS * VALUE_SIZE;
+    u16* const to = work.values(SWAPPED ? arguments.grad_value : arguments.output, work.x_rows);
     result.store(to, work.first_x, work.xs, arguments.keep_scale, at);
 }
 KERNEL(1) output(const Arguments arguments) { sum_values<false>(arguments); }
@@ -589,24 +529,23 @@ KERNEL(1) value_gradient(const Arguments arguments) { sum_values<true>(arguments
 
 // The sum of W dW over the memory, and this block's part of the gradient of P_w
 KERNEL(1) correction(const Arguments arguments) {
-    u16* const query = reinterpret_cast<u16*>(shared_memory);
-    u16* const grad = query + X * KEY_STRIDE;
-    u16* const key = grad + X * VALUE_STRIDE;
-    u16* const value = key + Y * KEY_STRIDE;
-    u32* const placed_P_l = reinterpret_cast<u32*>(value + Y * VALUE_STRIDE);
-    u32* const placed_P_w_turned = placed_P_l + GK * G * 32;
-    float* const lse_tile = reinterpret_cast<float*>(placed_P_w_turned + GV * G * 32);
-    const Lane at;
-    const Work<false> work(arguments);
-    Sight<false> sight(arguments, work.example);
+    Arena arena;
+    u16* const x_keys = arena.take<u16>(X * KEY_STRIDE);
+    u16* const x_values = arena.take<u16>(X * VALUE_STRIDE);
+    u16* const y_keys = arena.take<u16>(Y * KEY_STRIDE);
+    u16* const y_values = arena.take<u16>(Y * VALUE_STRIDE);
+    u32* const placed_P_l = arena.take<u32>(GK * G * 32);
+    u32* const placed_P_w_turned = arena.take<u32>(GV * G * 32);
+    float* const lse_tile = arena.take<float>(X * 8 * G);
+    const Place at;
+    const Work<false, 1> work(arguments);
+    Sight<false, 8> sight(arguments, work.example);
     const float scale = arguments.scale * LOG2_E;
-    const u16* const keys = arguments.key + work.memory_rows * KEY_HEADS * KEY_SIZE;
-    const u16* const values = arguments.value + work.memory_rows * VALUE_HEADS * VALUE_SIZE;
 
-    start_keys<X>(query, arguments.query + work.query_rows * KEY_HEADS * KEY_SIZE, work.first_x, work.xs);
-    start_values<X>(grad, arguments.grad_output + work.query_rows * VALUE_HEADS * VALUE_SIZE, work.first_x, work.xs);
-    start_keys<Y>(key, keys, work.start, work.ys);
-    start_values<Y>(value, values, work.start, work.ys);
+    start_keys<X>(x_keys, work.x_keys, work.first_x, work.xs);
+    start_values<X>(x_values, work.x_values, work.first_x, work.xs);
+    start_keys<Y>(y_keys, work.y_keys, work.start, work.ys);
+    start_values<Y>(y_values, work.y_values, work.start, work.ys);
     start_numbers<X>(lse_tile, arguments.lse + work.query_rows * 8 * G, work.first_x, work.xs);
     end_group();
     place_projection<GK, G, false>(placed_P_l, arguments.logits_projection, KEY_HEADS, HEADS);
@@ -617,13 +556,13 @@ KERNEL(1) correction(const Arguments arguments) {
         wait_for_groups<0>();
         barrier();
         u32 J[8][GK][2], dU[8][GV][2];
-        compare<GK, KEY_HEADS, KEY_WIDTH>(J, query, key, at);
-        compare<GV, VALUE_HEADS, VALUE_WIDTH>(dU, grad, value, at);
+        compare<GK, KEY_HEADS, KEY_WIDTH>(J, x_keys, y_keys, at);
+        compare<GV, VALUE_HEADS, VALUE_WIDTH>(dU, x_values, y_values, at);
         barrier();
-        start_keys<Y>(key, keys, first_y + Y, work.ys);
-        start_values<Y>(value, values, first_y + Y, work.ys);
+        start_keys<Y>(y_keys, work.y_keys, first_y + Y, work.ys);
+        start_values<Y>(y_values, work.y_values, first_y + Y, work.ys);
         end_group();
-        sight.look(at, work.first_x, first_y);
+        sight.look(at, work.first_x + at.x_tile * 16, first_y + at.y_tile * 8);
         u32 P_l[GK][G], P_w_turned[GV][G];
         load_projection<GK, G>(P_l, placed_P_l, at);
         load_projection<GV, G>(P_w_turned, placed_P_w_turned, at);
@@ -666,32 +605,29 @@ KERNEL(1) correction(const Arguments arguments) {
 
 // The gradient of the queries and this block's part of the gradient of P_l, or the gradient of the keys (SWAPPED)
 template <bool SWAPPED> DEVICE void sum_gradients(const Arguments& arguments) {
-    u16* const x_keys = reinterpret_cast<u16*>(shared_memory);
-    u16* const x_values = x_keys + X * KEY_STRIDE;
-    u16* const y_keys = x_values + X * VALUE_STRIDE;
-    u16* const y_values = y_keys + Y * KEY_STRIDE;
-    u16* const maps = y_values + Y * VALUE_STRIDE;
-    u32* const placed_P_l = reinterpret_cast<u32*>(maps + 8 * KEY_ROUND * X * Y);
-    u32* const placed_P_l_turned = placed_P_l + GK * G * 32;
-    u32* const placed_P_w_turned = placed_P_l_turned + G * GK * 32;
-    float* const lse_tile = reinterpret_cast<float*>(placed_P_w_turned + GV * G * 32);
-    float* const mean_tile = lse_tile + (SWAPPED ? Y : X) * 8 * G;
-    const Lane at;
-    const Work<SWAPPED> work(arguments);
-    Sight<SWAPPED> sight(arguments, work.example);
+    Arena arena;
+    u16* const x_keys = arena.take<u16>(X * KEY_STRIDE);
+    u16* const x_values = arena.take<u16>(X * VALUE_STRIDE);
+    u16* const y_keys = arena.take<u16>(Y * KEY_STRIDE);
+    u16* const y_values = arena.take<u16>(Y * VALUE_STRIDE);
+    u16* const maps = arena.take<u16>(8 * KEY_ROUND * X * Y);
+    u32* const placed_P_l = arena.take<u32>(GK * G * 32);
+    u32* const placed_P_l_turned = arena.take<u32>(G * GK * 32);
+    u32* const placed_P_w_turned = arena.take<u32>(GV * G * 32);
+    float* const lse_tile = arena.take<float>((SWAPPED ? Y : X) * 8 * G);
+    float* const mean_tile = arena.take<float>((SWAPPED ? Y : X) * 8 * G);
+    const Place at;
+    const Work<SWAPPED, 1> work(arguments);
+    Sight<SWAPPED, 8> sight(arguments, work.example);
     const float scale = arguments.scale * LOG2_E;
-    const u16* const query = arguments.query + work.query_rows * KEY_HEADS * KEY_SIZE;
-    const u16* const key = arguments.key + work.memory_rows * KEY_HEADS * KEY_SIZE;
-    const u16* const grad = arguments.grad_output + work.query_rows * VALUE_HEADS * VALUE_SIZE;
-    const u16* const value = arguments.value + work.memory_rows * VALUE_HEADS * VALUE_SIZE;
     const float* const lse_rows = arguments.lse + work.query_rows * 8 * G;
     const float* const mean_rows = arguments.correction + work.query_rows * 8 * G;
 
-    start_values<X>(x_values, SWAPPED ? value : grad, work.first_x, work.xs);
-    start_values<Y>(y_values, SWAPPED ? grad : value, work.start, work.ys);
+    start_values<X>(x_values, work.x_values, work.first_x, work.xs);
+    start_values<Y>(y_values, work.y_values, work.start, work.ys);
     end_group();
-    start_keys<X>(x_keys, SWAPPED ? key : query, work.first_x, work.xs);
-    start_keys<Y>(y_keys, SWAPPED ? query : key, work.start, work.ys);
+    start_keys<X>(x_keys, work.x_keys, work.first_x, work.xs);
+    start_keys<Y>(y_keys, work.y_keys, work.start, work.ys);
     start_numbers<SWAPPED ? Y : X>(lse_tile, lse_rows, SWAPPED ? work.start : work.first_x, arguments.queries);
     start_numbers<SWAPPED ? Y : X>(mean_tile, mean_rows, SWAPPED ? work.start : work.first_x, arguments.queries);
     end_group();
@@ -708,10 +644,10 @@ template <bool SWAPPED> DEVICE void sum_gradients(const Arguments& arguments) {
         compare<GV, VALUE_HEADS, VALUE_WIDTH>(dU, x_values, y_values, at);
         wait_for_groups<0>();
         barrier();
-        start_values<Y>(y_values, SWAPPED ? grad : value, first_y + Y, work.ys);
+        start_values<Y>(y_values, work.y_values, first_y + Y, work.ys);
         end_group();
         compare<GK, KEY_HEADS, KEY_WIDTH>(J, x_keys, y_keys, at);
-        sight.look(at, work.first_x, first_y);
+        sight.look(at, work.first_x + at.x_tile * 16, first_y + at.y_tile * 8);
         u32 words[4][GK][2][2];
 #pragma unroll
         for (int y = 0; y < 8; y += 2) {
@@ -762,13 +698,12 @@ template <bool SWAPPED> DEVICE void sum_gradients(const Arguments& arguments) {
             result.add(round, maps, y_keys, at);
             barrier();
         }
-        start_keys<Y>(y_keys, SWAPPED ? query : key, first_y + Y, work.ys);
+        start_keys<Y>(y_keys, work.y_keys, first_y + Y, work.ys);
         if (SWAPPED) start_numbers<Y>(lse_tile, lse_rows, first_y + Y, work.ys), start_numbers<Y>(mean_tile, mean_rows, first_y + Y, work.ys);
         end_group();
     }
     wait_for_groups<0>();
-    u16* const to = SWAPPED ? arguments.grad_key + work.memory_rows * KEY_HEADS * KEY_SIZE
-                            : arguments.grad_query + work.query_rows * KEY_HEADS * KEY_SIZE;
+    u16* const to = work.keys(SWAPPED ? arguments.grad_key : arguments.grad_query, work.x_rows);
     result.store(to, work.first_x, work.xs, arguments.scale, at);
     if (SWAPPED) return;
     barrier();

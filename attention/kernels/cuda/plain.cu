@@ -1,27 +1,15 @@
 // Attention of heads that don't mix, on tensor cores, forward and backward, without a map in global memory: the order of
 // computation is that of FlashAttention-2 (2307.08691), the dropout is the project's, and nothing is added atomically.
 //
-// The host defines: HEADS, KEY_SIZE, VALUE_SIZE (multiples of 8), COLUMNS (32 or 64), THREADS (128), CAUSAL,
-// MASKED, DROPOUT.
-//
-// A block computes ROWS rows of a result of one head, 16 for each warp, and goes over the other side by tiles of
-// COLUMNS. Rows are queries and columns memory positions, or the other way round in the gradients of keys and values
-// (SWAPPED).
+// A block computes one head of its x, 16 for each warp; each warp goes over all y of a tile.
 
-#include "lanes.h"
-#include "problem.h"
+#include "block.h"
 
-constexpr int WARPS = THREADS / 32, ROWS = 16 * WARPS, NS = COLUMNS / 8;
-constexpr int KEY_WIDTH = (KEY_SIZE + 15) / 16 * 16, VALUE_WIDTH = (VALUE_SIZE + 15) / 16 * 16;
-static_assert((COLUMNS == 32 || COLUMNS == 64) && ROWS == 64, "");
+constexpr int THREADS = 32 * X_TILES;
+static_assert(Y_TILES == 4 || Y_TILES == 8, "");
 
 // a row of a tile, and 16 bytes more, so that eight rows lie in different banks
 constexpr int KEY_STRIDE = KEY_WIDTH + 8, VALUE_STRIDE = VALUE_WIDTH + 8;
-
-struct Lane {
-    int warp, lane, g, t;
-    DEVICE Lane() { warp = thread() / 32, lane = thread() % 32, g = lane / 4, t = lane % 4; }
-};
 
 // Start to copy COUNT rows of one head from row `first` of [length, heads, size]
 template <int SIZE, int WIDTH, int COUNT> DEVICE void start_rows(u16* shared, const u16* base, int first, int length) {
@@ -39,39 +27,39 @@ template <int COUNT> DEVICE void start_values(u16* shared, const u16* base, int 
     start_rows<VALUE_SIZE, VALUE_WIDTH, COUNT>(shared, base, first, length);
 }
 
-// Products over features of the warp's 16 rows and all columns. Number [n][2 r + e] is of row g + 8 r, column 8 n + 2t + e.
-template <int WIDTH> DEVICE void compare(float (&sums)[NS][4], const u16* rows, const u16* columns, const Lane& at) {
-    rows += (at.warp * 16 + at.lane % 16) * (WIDTH + 8) + at.lane / 16 * 8;
-    columns += (at.lane % 8 + at.lane / 16 * 8) * (WIDTH + 8) + at.lane / 8 % 2 * 8;
+// Products over features of the warp's 16 x and all y of a tile. Number [n][2 r + e] is of x g + 8 r and y 8 n + 2t + e.
+template <int WIDTH> DEVICE void compare(float (&sums)[Y_TILES][4], const u16* xs, const u16* ys, const Lane& at) {
+    xs += (at.warp * 16 + at.lane % 16) * (WIDTH + 8) + at.lane / 16 * 8;
+    ys += (at.lane % 8 + at.lane / 16 * 8) * (WIDTH + 8) + at.lane / 8 % 2 * 8;
 #pragma unroll
-    for (int n = 0; n < NS; ++n)
+    for (int n = 0; n < Y_TILES; ++n)
 #pragma unroll
         for (int e = 0; e < 4; ++e) sums[n][e] = 0;
 #pragma unroll
     for (int feature = 0; feature < WIDTH; feature += 16) {
         u32 a[4];
-        load_matrices(a, rows + feature);
+        load_matrices(a, xs + feature);
 #pragma unroll
-        for (int n = 0; n < NS; n += 2) {
+        for (int n = 0; n < Y_TILES; n += 2) {
             u32 b[4];
-            load_matrices(b, columns + n * 8 * (WIDTH + 8) + feature);
+            load_matrices(b, ys + n * 8 * (WIDTH + 8) + feature);
             multiply(sums[n], a[0], a[1], a[2], a[3], b[0], b[1]);
             multiply(sums[n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
         }
     }
 }
 
-// Add the products of maps, in the order of `compare`, and the columns' vectors
-template <int WIDTH> DEVICE void combine(float (&result)[WIDTH / 8][4], const float (&map)[NS][4], const u16* columns, const Lane& at) {
-    columns += at.lane % 16 * (WIDTH + 8) + at.lane / 16 * 8;
+// Add the products of a map, in the order of `compare`, and the vectors of the y
+template <int WIDTH> DEVICE void combine(float (&result)[WIDTH / 8][4], const float (&map)[Y_TILES][4], const u16* ys, const Lane& at) {
+    ys += at.lane % 16 * (WIDTH + 8) + at.lane / 16 * 8;
 #pragma unroll
-    for (int n = 0; n < NS; n += 2) {
+    for (int n = 0; n < Y_TILES; n += 2) {
         const u32 a0 = pack(map[n][0], map[n][1]), a1 = pack(map[n][2], map[n][3]);
         const u32 a2 = pack(map[n + 1][0], map[n + 1][1]), a3 = pack(map[n + 1][2], map[n + 1][3]);
 #pragma unroll
         for (int feature = 0; feature < WIDTH; feature += 16) {
             u32 b[4];
-            load_transposed(b, columns + n * 8 * (WIDTH + 8) + feature);
+            load_transposed(b, ys + n * 8 * (WIDTH + 8) + feature);
             multiply(result[feature / 8], a0, a1, a2, a3, b[0], b[1]);
             multiply(result[feature / 8 + 1], a0, a1, a2, a3, b[2], b[3]);
         }
@@ -100,64 +88,43 @@ DEVICE void store_rows(u16* base, const float (&result)[WIDTH / 8][4], int first
     }
 }
 
-// The example, head and first row of this block, and the columns that it goes over
-template <bool SWAPPED> struct Work {
-    int example, head, first, rows, columns, start, stop;
-    long long query_row, memory_row, sums;  // of the example; of the head's numbers of queries [B, h, N]
-    DEVICE Work(const Arguments& arguments) {
-        rows = SWAPPED ? arguments.memory : arguments.queries, columns = SWAPPED ? arguments.queries : arguments.memory;
-        const int blocks = (rows + ROWS - 1) / ROWS;
-        example = block() / (blocks * HEADS), head = block() / blocks % HEADS, first = block() % blocks * ROWS;
-        start = CAUSAL && SWAPPED ? first / COLUMNS * COLUMNS : 0, stop = columns;
-        if (CAUSAL && !SWAPPED && first + ROWS < columns) stop = first + ROWS;
-        query_row = (long long)example * arguments.queries, memory_row = (long long)example * arguments.memory;
-        sums = ((long long)example * HEADS + head) * arguments.queries;
+// Where the numbers of the head's queries begin in a tensor [B, h, N]
+template <bool SWAPPED> DEVICE long long first_number(const Work<SWAPPED, HEADS>& work) {
+    return ((long long)work.example * HEADS + work.head) * (SWAPPED ? work.ys : work.xs);
+}
+
+// The tiles of a block in shared memory: its x, this tile of y, and the next one
+template <bool SWAPPED, bool X_VALUES> struct Tiles {
+    const Work<SWAPPED, HEADS>& work;
+    u16 *x_keys, *x_values, *y_keys, *y_values;
+
+    // Start to copy the x and the first y
+    DEVICE Tiles(Arena& arena, const Work<SWAPPED, HEADS>& work) : work(work) {
+        x_keys = arena.take<u16>(X * KEY_STRIDE), x_values = arena.take<u16>(X_VALUES ? X * VALUE_STRIDE : 0);
+        y_keys = arena.take<u16>(2 * Y * KEY_STRIDE), y_values = arena.take<u16>(2 * Y * VALUE_STRIDE);
+        start_keys<X>(x_keys, work.x_keys, work.first_x, work.xs);
+        if (X_VALUES) start_values<X>(x_values, work.x_values, work.first_x, work.xs);
+        start(0, work.start);
     }
-    DEVICE const u16* keys(const u16* base, long long row) const { return base + (row * HEADS + head) * KEY_SIZE; }
-    DEVICE const u16* values(const u16* base, long long row) const { return base + (row * HEADS + head) * VALUE_SIZE; }
+    // Start to copy the y from `first_y`; turn: 0 or 1, by turns
+    DEVICE void start(int turn, int first_y) const {
+        start_keys<Y>(keys(turn), work.y_keys, first_y, work.ys);
+        start_values<Y>(values(turn), work.y_values, first_y, work.ys);
+        end_group();
+    }
+    DEVICE u16* keys(int turn) const { return y_keys + turn * Y * KEY_STRIDE; }
+    DEVICE u16* values(int turn) const { return y_values + turn * Y * VALUE_STRIDE; }
 };
 
-// Which pairs of the warp's rows and a tile's columns may be seen
-template <bool SWAPPED> struct Sight {
-    const Arguments& arguments;
-    const u8* mask;
-    int row, column;  // the lane's first row, the tile's first column
-    u64 visible;      // of the tile's columns, or of the lane's two rows (SWAPPED)
-    bool all;
-
-    DEVICE Sight(const Arguments& arguments, int example) : arguments(arguments) {
-        mask = MASKED ? arguments.mask + (long long)example * arguments.mask_stride : nullptr;
-    }
-    DEVICE bool is_visible(int position) const {
-        return position < arguments.memory && (!MASKED || mask[position] != 0);
-    }
-    DEVICE void look(const Lane& at, int first_row, int first_column) {
-        const int top = first_row + at.warp * 16;
-        row = top + at.g, column = first_column;
-        if (SWAPPED) {
-            visible = (u64)is_visible(row) | (u64)is_visible(row + 8) << 1;
-            all = votes(visible == 3) == ~0u;
-        } else {
-            visible = votes(is_visible(column + at.lane));
-            if (COLUMNS == 64) visible |= (u64)votes(is_visible(column + 32 + at.lane)) << 32;
-            all = visible == ~0ull >> (64 - COLUMNS);
-        }
-        if (CAUSAL) all = all && (SWAPPED ? top + 15 <= column : column + COLUMNS - 1 <= top);
-    }
-    // r: 0 or 1; place: of the column in the tile
-    DEVICE bool allows(int r, int place) const {
-        const bool seen = visible >> (SWAPPED ? r : place) & 1;
-        return seen && (!CAUSAL || (SWAPPED ? row + 8 * r <= column + place : column + place <= row + 8 * r));
-    }
-    DEVICE void hide(float (&map)[NS][4], const Lane& at) const {
-        if (all) return;
+// Set the logits of pairs that may not be seen to -inf
+template <bool SWAPPED> DEVICE void hide(float (&map)[Y_TILES][4], const Sight<SWAPPED, Y>& sight, const Lane& at) {
+    if (sight.all) return;
 #pragma unroll
-        for (int n = 0; n < NS; ++n)
+    for (int n = 0; n < Y_TILES; ++n)
 #pragma unroll
-            for (int e = 0; e < 4; ++e)
-                if (!allows(e / 2, 8 * n + 2 * at.t + e % 2)) map[n][e] = -infinity();
-    }
-};
+        for (int e = 0; e < 4; ++e)
+            if (!sight.allows(e / 2, 8 * n + 2 * at.t + e % 2)) map[n][e] = -infinity();
+}
 
 // the maximum, or sum, of the four lanes that share a row
 DEVICE float row_maximum(float number) {
@@ -171,48 +138,40 @@ DEVICE float row_sum(float number) {
 
 // The output and the log of the sum of exp(logits), in units of log 2; inf for a query that may see nothing
 KERNEL(4) plain_output(const Arguments arguments) {
-    u16* const query = reinterpret_cast<u16*>(shared_memory);
-    u16* const key = query + ROWS * KEY_STRIDE;  // this tile and the next one
-    u16* const value = key + 2 * COLUMNS * KEY_STRIDE;
+    Arena arena;
     const Lane at;
-    const Work<false> work(arguments);
-    Sight<false> sight(arguments, work.example);
+    const Work<false, HEADS> work(arguments);
+    Sight<false, Y> sight(arguments, work.example);
+    const long long numbers = first_number(work);
     const float scale = arguments.scale * LOG2_E;
-    const u16* const keys = work.keys(arguments.key, work.memory_row);
-    const u16* const values = work.values(arguments.value, work.memory_row);
+
+    const Tiles<false, false> tiles(arena, work);
     u64 dropout_keys[2] = {};
     if (DROPOUT)
         for (int r = 0; r < 2; ++r) {
-            const int row = work.first + at.warp * 16 + at.g + 8 * r;
-            if (row < work.rows) dropout_keys[r] = arguments.dropout_keys[work.sums + row];
+            const int x = work.first_x + at.warp * 16 + at.g + 8 * r;
+            if (x < work.xs) dropout_keys[r] = arguments.dropout_keys[numbers + x];
         }
-
-    start_keys<ROWS>(query, work.keys(arguments.query, work.query_row), work.first, work.rows);
-    start_keys<COLUMNS>(key, keys, work.start, work.columns);
-    start_values<COLUMNS>(value, values, work.start, work.columns);
-    end_group();
     float result[VALUE_WIDTH / 8][4], highest[2] = {LOWEST, LOWEST}, total[2] = {};
     clear<VALUE_WIDTH>(result);
-    for (int first = work.start, tile = 0; first < work.stop; first += COLUMNS, tile ^= 1) {
+    for (int first_y = work.start, turn = 0; first_y < work.stop; first_y += Y, turn ^= 1) {
         wait_for_groups<0>();
         barrier();
-        start_keys<COLUMNS>(key + (tile ^ 1) * COLUMNS * KEY_STRIDE, keys, first + COLUMNS, work.columns);
-        start_values<COLUMNS>(value + (tile ^ 1) * COLUMNS * VALUE_STRIDE, values, first + COLUMNS, work.columns);
-        end_group();
-        float map[NS][4];
-        compare<KEY_WIDTH>(map, query, key + tile * COLUMNS * KEY_STRIDE, at);
-        sight.look(at, work.first, first);
-        sight.hide(map, at);
+        tiles.start(turn ^ 1, first_y + Y);
+        float map[Y_TILES][4];
+        compare<KEY_WIDTH>(map, tiles.x_keys, tiles.keys(turn), at);
+        sight.look(at, work.first_x + at.warp * 16, first_y);
+        hide(map, sight, at);
 #pragma unroll
         for (int r = 0; r < 2; ++r) {
             float top = highest[r];
 #pragma unroll
-            for (int n = 0; n < NS; ++n) top = fmaxf(top, fmaxf(map[n][2 * r], map[n][2 * r + 1]));
+            for (int n = 0; n < Y_TILES; ++n) top = fmaxf(top, fmaxf(map[n][2 * r], map[n][2 * r + 1]));
             top = row_maximum(top);
             const float shrink = exp2_of((highest[r] - top) * scale), shift = top * scale;
             highest[r] = top, total[r] *= shrink;
 #pragma unroll
-            for (int n = 0; n < NS; ++n)
+            for (int n = 0; n < Y_TILES; ++n)
 #pragma unroll
                 for (int e = 2 * r; e < 2 * r + 2; ++e) map[n][e] = exp2_of(map[n][e] * scale - shift), total[r] += map[n][e];
 #pragma unroll
@@ -220,11 +179,11 @@ KERNEL(4) plain_output(const Arguments arguments) {
         }
         if (DROPOUT)
 #pragma unroll
-            for (int n = 0; n < NS; ++n)
+            for (int n = 0; n < Y_TILES; ++n)
 #pragma unroll
                 for (int e = 0; e < 4; ++e)
-                    if (!keeps(dropout_keys[e / 2], first + 8 * n + 2 * at.t + e % 2, arguments.keep_threshold)) map[n][e] = 0;
-        combine<VALUE_WIDTH>(result, map, value + tile * COLUMNS * VALUE_STRIDE, at);
+                    if (!keeps(dropout_keys[e / 2], first_y + 8 * n + 2 * at.t + e % 2, arguments.keep_threshold)) map[n][e] = 0;
+        combine<VALUE_WIDTH>(result, map, tiles.values(turn), at);
     }
     wait_for_groups<0>();
     float factors[2];
@@ -232,131 +191,106 @@ KERNEL(4) plain_output(const Arguments arguments) {
     for (int r = 0; r < 2; ++r) {
         const float sum = row_sum(total[r]);
         factors[r] = sum == 0 ? 0 : arguments.keep_scale / sum;
-        const int row = work.first + at.warp * 16 + at.g + 8 * r;
-        if (at.t == 0 && row < work.rows)
-            arguments.lse[work.sums + row] = sum == 0 ? infinity() : highest[r] * scale + log2_of(sum);
+        const int x = work.first_x + at.warp * 16 + at.g + 8 * r;
+        if (at.t == 0 && x < work.xs) arguments.lse[numbers + x] = sum == 0 ? infinity() : highest[r] * scale + log2_of(sum);
     }
-    store_rows<VALUE_SIZE, VALUE_WIDTH>(arguments.output + (work.query_row * HEADS + work.head) * VALUE_SIZE, result, work.first, work.rows,
-                                        factors, at);
+    store_rows<VALUE_SIZE, VALUE_WIDTH>(work.values(arguments.output, work.x_rows), result, work.first_x, work.xs, factors, at);
 }
 
 // The gradient of the queries
 KERNEL(3) plain_query_gradient(const Arguments arguments) {
-    u16* const query = reinterpret_cast<u16*>(shared_memory);
-    u16* const grad = query + ROWS * KEY_STRIDE;
-    u16* const key = grad + ROWS * VALUE_STRIDE;  // this tile and the next one
-    u16* const value = key + 2 * COLUMNS * KEY_STRIDE;
+    Arena arena;
     const Lane at;
-    const Work<false> work(arguments);
-    Sight<false> sight(arguments, work.example);
+    const Work<false, HEADS> work(arguments);
+    Sight<false, Y> sight(arguments, work.example);
+    const long long numbers = first_number(work);
     const float scale = arguments.scale * LOG2_E;
-    const u16* const keys = work.keys(arguments.key, work.memory_row);
-    const u16* const values = work.values(arguments.value, work.memory_row);
 
-    start_keys<ROWS>(query, work.keys(arguments.query, work.query_row), work.first, work.rows);
-    start_values<ROWS>(grad, work.values(arguments.grad_output, work.query_row), work.first, work.rows);
-    start_keys<COLUMNS>(key, keys, work.start, work.columns);
-    start_values<COLUMNS>(value, values, work.start, work.columns);
-    end_group();
+    const Tiles<false, true> tiles(arena, work);
     float result[KEY_WIDTH / 8][4], lse[2], mean[2];
     u64 dropout_keys[2] = {};
     clear<KEY_WIDTH>(result);
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-        const int row = work.first + at.warp * 16 + at.g + 8 * r;
-        const bool exists = row < work.rows;
-        lse[r] = exists ? arguments.lse[work.sums + row] : infinity();
-        mean[r] = exists ? arguments.correction[work.sums + row] : 0;
-        if (DROPOUT && exists) dropout_keys[r] = arguments.dropout_keys[work.sums + row];
+        const int x = work.first_x + at.warp * 16 + at.g + 8 * r;
+        const bool exists = x < work.xs;
+        lse[r] = exists ? arguments.lse[numbers + x] : infinity();
+        mean[r] = exists ? arguments.correction[numbers + x] : 0;
+        if (DROPOUT && exists) dropout_keys[r] = arguments.dropout_keys[numbers + x];
     }
-    for (int first = work.start, tile = 0; first < work.stop; first += COLUMNS, tile ^= 1) {
+    for (int first_y = work.start, turn = 0; first_y < work.stop; first_y += Y, turn ^= 1) {
         wait_for_groups<0>();
         barrier();
-        start_keys<COLUMNS>(key + (tile ^ 1) * COLUMNS * KEY_STRIDE, keys, first + COLUMNS, work.columns);
-        start_values<COLUMNS>(value + (tile ^ 1) * COLUMNS * VALUE_STRIDE, values, first + COLUMNS, work.columns);
-        end_group();
-        float map[NS][4], dU[NS][4];
-        compare<KEY_WIDTH>(map, query, key + tile * COLUMNS * KEY_STRIDE, at);
-        compare<VALUE_WIDTH>(dU, grad, value + tile * COLUMNS * VALUE_STRIDE, at);
-        sight.look(at, work.first, first);
-        sight.hide(map, at);
+        tiles.start(turn ^ 1, first_y + Y);
+        float map[Y_TILES][4], dU[Y_TILES][4];
+        compare<KEY_WIDTH>(map, tiles.x_keys, tiles.keys(turn), at);
+        compare<VALUE_WIDTH>(dU, tiles.x_values, tiles.values(turn), at);
+        sight.look(at, work.first_x + at.warp * 16, first_y);
+        hide(map, sight, at);
 #pragma unroll
-        for (int n = 0; n < NS; ++n)
+        for (int n = 0; n < Y_TILES; ++n)
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
                 const float weight = exp2_of(map[n][e] * scale - lse[e / 2]);
-                if (DROPOUT && !keeps(dropout_keys[e / 2], first + 8 * n + 2 * at.t + e % 2, arguments.keep_threshold)) dU[n][e] = 0;
+                if (DROPOUT && !keeps(dropout_keys[e / 2], first_y + 8 * n + 2 * at.t + e % 2, arguments.keep_threshold)) dU[n][e] = 0;
                 map[n][e] = weight * (arguments.keep_scale * dU[n][e] - mean[e / 2]);
             }
-        combine<KEY_WIDTH>(result, map, key + tile * COLUMNS * KEY_STRIDE, at);
+        combine<KEY_WIDTH>(result, map, tiles.keys(turn), at);
     }
     wait_for_groups<0>();
     const float factors[2] = {arguments.scale, arguments.scale};
-    store_rows<KEY_SIZE, KEY_WIDTH>(arguments.grad_query + (work.query_row * HEADS + work.head) * KEY_SIZE, result, work.first, work.rows,
-                                    factors, at);
+    store_rows<KEY_SIZE, KEY_WIDTH>(work.keys(arguments.grad_query, work.x_rows), result, work.first_x, work.xs, factors, at);
 }
 
 // The gradients of the keys and the values
-KERNEL(COLUMNS == 64 ? 3 : 2) plain_memory_gradient(const Arguments arguments) {
-    u16* const key = reinterpret_cast<u16*>(shared_memory);
-    u16* const value = key + ROWS * KEY_STRIDE;
-    u16* const query = value + ROWS * VALUE_STRIDE;  // this tile and the next one
-    u16* const grad = query + 2 * COLUMNS * KEY_STRIDE;
-    // numbers of a tile's queries
-    u64* const dropout_keys = reinterpret_cast<u64*>(grad + 2 * COLUMNS * VALUE_STRIDE);
-    float* const lse = reinterpret_cast<float*>(dropout_keys + 2 * COLUMNS);
-    float* const mean = lse + 2 * COLUMNS;
+KERNEL(Y == 64 ? 3 : 2) plain_memory_gradient(const Arguments arguments) {
+    Arena arena;
     const Lane at;
-    const Work<true> work(arguments);
-    Sight<true> sight(arguments, work.example);
+    const Work<true, HEADS> work(arguments);
+    Sight<true, Y> sight(arguments, work.example);
+    const long long numbers = first_number(work);
     const float scale = arguments.scale * LOG2_E;
-    const u16* const queries = work.keys(arguments.query, work.query_row);
-    const u16* const grads = work.values(arguments.grad_output, work.query_row);
 
-    start_keys<ROWS>(key, work.keys(arguments.key, work.memory_row), work.first, work.rows);
-    start_values<ROWS>(value, work.values(arguments.value, work.memory_row), work.first, work.rows);
-    start_keys<COLUMNS>(query, queries, work.start, work.columns);
-    start_values<COLUMNS>(grad, grads, work.start, work.columns);
-    end_group();
+    const Tiles<true, true> tiles(arena, work);
+    // of the queries of both tiles
+    u64* const dropout_keys = arena.take<u64>(2 * Y);
+    float* const lse = arena.take<float>(2 * Y);
+    float* const mean = arena.take<float>(2 * Y);
     float grad_key[KEY_WIDTH / 8][4], grad_value[VALUE_WIDTH / 8][4];
     clear<KEY_WIDTH>(grad_key);
     clear<VALUE_WIDTH>(grad_value);
-    for (int first = work.start, tile = 0; first < work.stop; first += COLUMNS, tile ^= 1) {
-        const int place = tile * COLUMNS, next = (tile ^ 1) * COLUMNS;
-        if (thread() < COLUMNS) {
-            const int column = first + thread();
-            const bool exists = column < work.columns;
-            lse[place + thread()] = exists ? arguments.lse[work.sums + column] : infinity();
-            mean[place + thread()] = exists ? arguments.correction[work.sums + column] : 0;
-            if (DROPOUT) dropout_keys[place + thread()] = exists ? arguments.dropout_keys[work.sums + column] : 0;
+    for (int first_y = work.start, turn = 0; first_y < work.stop; first_y += Y, turn ^= 1) {
+        const int place = turn * Y;
+        if (thread() < Y) {
+            const int y = first_y + thread();
+            const bool exists = y < work.ys;
+            lse[place + thread()] = exists ? arguments.lse[numbers + y] : infinity();
+            mean[place + thread()] = exists ? arguments.correction[numbers + y] : 0;
+            if (DROPOUT) dropout_keys[place + thread()] = exists ? arguments.dropout_keys[numbers + y] : 0;
         }
         wait_for_groups<0>();
         barrier();
-        start_keys<COLUMNS>(query + next * KEY_STRIDE, queries, first + COLUMNS, work.columns);
-        start_values<COLUMNS>(grad + next * VALUE_STRIDE, grads, first + COLUMNS, work.columns);
-        end_group();
-        float map[NS][4], dU[NS][4], U[NS][4];
-        compare<KEY_WIDTH>(map, key, query + place * KEY_STRIDE, at);
-        compare<VALUE_WIDTH>(dU, value, grad + place * VALUE_STRIDE, at);
-        sight.look(at, work.first, first);
-        sight.hide(map, at);
+        tiles.start(turn ^ 1, first_y + Y);
+        float map[Y_TILES][4], dU[Y_TILES][4], U[Y_TILES][4];
+        compare<KEY_WIDTH>(map, tiles.x_keys, tiles.keys(turn), at);
+        compare<VALUE_WIDTH>(dU, tiles.x_values, tiles.values(turn), at);
+        sight.look(at, work.first_x + at.warp * 16, first_y);
+        hide(map, sight, at);
 #pragma unroll
-        for (int n = 0; n < NS; ++n)
+        for (int n = 0; n < Y_TILES; ++n)
 #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                const int column = place + 8 * n + 2 * at.t + e % 2;
-                const float weight = exp2_of(map[n][e] * scale - lse[column]);
-                const bool kept = !DROPOUT || keeps(dropout_keys[column], sight.row + e / 2 * 8, arguments.keep_threshold);
+                const int y = place + 8 * n + 2 * at.t + e % 2;
+                const float weight = exp2_of(map[n][e] * scale - lse[y]);
+                const bool kept = !DROPOUT || keeps(dropout_keys[y], sight.first_x + e / 2 * 8, arguments.keep_threshold);
                 U[n][e] = kept ? weight : 0;
-                map[n][e] = weight * ((kept ? arguments.keep_scale * dU[n][e] : 0) - mean[column]);
+                map[n][e] = weight * ((kept ? arguments.keep_scale * dU[n][e] : 0) - mean[y]);
             }
-        combine<VALUE_WIDTH>(grad_value, U, grad + place * VALUE_STRIDE, at);
-        combine<KEY_WIDTH>(grad_key, map, query + place * KEY_STRIDE, at);
+        combine<VALUE_WIDTH>(grad_value, U, tiles.values(turn), at);
+        combine<KEY_WIDTH>(grad_key, map, tiles.keys(turn), at);
     }
     wait_for_groups<0>();
     const float scales[2] = {arguments.scale, arguments.scale}, keep_scales[2] = {arguments.keep_scale, arguments.keep_scale};
-    store_rows<KEY_SIZE, KEY_WIDTH>(arguments.grad_key + (work.memory_row * HEADS + work.head) * KEY_SIZE, grad_key, work.first, work.rows,
-                                    scales, at);
-    store_rows<VALUE_SIZE, VALUE_WIDTH>(arguments.grad_value + (work.memory_row * HEADS + work.head) * VALUE_SIZE, grad_value, work.first,
-                                        work.rows, keep_scales, at);
+    store_rows<KEY_SIZE, KEY_WIDTH>(work.keys(arguments.grad_key, work.x_rows), grad_key, work.first_x, work.xs, scales, at);
+    store_rows<VALUE_SIZE, VALUE_WIDTH>(work.values(arguments.grad_value, work.x_rows), grad_value, work.first_x, work.xs, keep_scales, at);
 }

@@ -3,6 +3,8 @@
 #ifndef PROBLEM_H
 #define PROBLEM_H
 
+#include "lanes.h"
+
 struct Arguments {
     const u16 *query, *key, *value, *grad_output;          // [B, N, h_k, K], [B, M, h_k, K], [B, M, h_v, V], like output
     const u16 *logits_projection, *weights_projection;     // [h_k, h], [h, h_v]

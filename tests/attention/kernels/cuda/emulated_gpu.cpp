@@ -283,7 +283,7 @@ template <int PENDING> void wait_for_groups() {
     }
 }
 
-#ifdef KEY_HEADS
+#ifdef MIXED
 #include "mixed.cu"
 #define PROGRAMS(name) name(sums) name(output) name(value_gradient) name(correction) name(query_gradient) name(key_gradient)
 #else

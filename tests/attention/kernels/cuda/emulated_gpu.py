@@ -10,7 +10,6 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -19,12 +18,12 @@ import torch
 from attention.kernels.building import kernel_cache
 from attention.kernels.compiled.library import COMPILERS
 from attention.kernels.cuda import kernel, library
+from attention.kernels.cuda.launch import LARGEST_SHARED_LIMIT
 
 GPU = Path(__file__).with_name("emulated_gpu.cpp")
 COMPILER = shlex.split(os.environ.get("CXX", "")) or list(filter(None, map(shutil.which, COMPILERS)))[:1]
 # without the checks of glibc, which take a jump from one fiber to another for a mistake
 FLAGS = ("-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-U_FORTIFY_SOURCE")
-SHARED_LIMIT = 232_448  # bytes, of an H100
 
 
 class Programs:
@@ -38,9 +37,9 @@ class Programs:
         self.library.launch(program.encode(), blocks, threads, shared_bytes, ctypes.byref(arguments))
 
 
-def build(constants: library.Constants, sources: Path) -> Path:
-    """The library of the programs for these constants, built if it isn't in the cache."""
-    definitions = [f"-D{name}={value}" for name, value in constants]
+def build(source: str, constants: library.Constants, sources: Path) -> Path:
+    """The library of a source's programs for these constants, built if it isn't in the cache."""
+    definitions = [f"-D{Path(source).stem.upper()}", *(f"-D{name}={value}" for name, value in constants)]
     name = kernel_cache.name_of_build(sources, GPU.read_bytes(), " ".join([*COMPILER, *FLAGS, *definitions]).encode())
 
     def compiled(scratch: str) -> bytes:
@@ -73,15 +72,15 @@ def emulated_gpu(cache: Path, sources: Path = library.SOURCES) -> Iterator[None]
 
     cache: the folder where libraries are kept. sources: the folder of the programs.
     """
-    loaded: dict[library.Constants, Programs] = {}
+    loaded: dict[tuple[str, library.Constants], Programs] = {}
 
     def programs(source: str, constants: library.Constants, device: torch.device) -> Programs:
-        if constants not in loaded:
+        if (source, constants) not in loaded:
             with mock.patch.multiple(kernel_cache, _folder=cache, _report=None):
-                loaded[constants] = Programs(build(constants, sources))
-        return loaded[constants]
+                loaded[source, constants] = Programs(build(source, constants, sources))
+        return loaded[source, constants]
 
-    with _gpu(programs, SHARED_LIMIT):
+    with _gpu(programs, LARGEST_SHARED_LIMIT):
         yield
 
 
@@ -106,10 +105,9 @@ def launches_noted(shared_limit: int) -> Iterator[list[Compiled]]:
 
 @contextmanager
 def _gpu(programs: Callable[..., Any], shared_limit: int) -> Iterator[None]:
-    properties = SimpleNamespace(shared_memory_per_block_optin=shared_limit)
     with (
         mock.patch.object(library, "programs", programs),
         mock.patch.object(kernel, "absence", lambda device: None),
-        mock.patch.object(torch.cuda, "get_device_properties", lambda device: properties),
+        mock.patch.object(kernel, "shared_limit", lambda device: shared_limit),
     ):
         yield

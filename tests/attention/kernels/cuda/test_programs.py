@@ -12,6 +12,7 @@ import signal
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -21,11 +22,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from attention import talking_heads
 from attention.kernels.cuda import kernel, library, mixed
+from attention.kernels.cuda.launch import LARGEST_SHARED_LIMIT
 from attention.kernels.dropout import kept_weights
 from attention.kernels.problem import Problem
 from attention.layers.attend import Projection, choose
 from tests.attention.kernels.cuda import cubin
-from tests.attention.kernels.cuda.emulated_gpu import COMPILER, SHARED_LIMIT, emulated_gpu, launches_noted
+from tests.attention.kernels.cuda.emulated_gpu import COMPILER, emulated_gpu, launches_noted
 from tests.attention.kernels.test_kernels import STATIC_TERMS, run, saved_numbers, tensors
 from tests.fixtures.device import skip_where_no_process_can_be_forked
 
@@ -87,8 +89,14 @@ def gpu(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> Iterato
     """gpu(case): emulate a GPU that takes the tiles of the case. Before that it takes those of an H100."""
     if not COMPILER:
         pytest.skip("there is no C++ compiler")
+
+    def take_tiles(case: Case) -> None:
+        monkeypatch.setattr(mixed, "TILES", (case.tiles,))
+        mixed.plan.cache_clear()
+
     with emulated_gpu(pytestconfig.cache.mkdir("emulated-gpu")):
-        yield lambda case: monkeypatch.setattr(mixed, "TILES", (case.tiles,))
+        yield take_tiles
+    mixed.plan.cache_clear()
 
 
 def results(leaves: dict[str, Tensor], backend: str, **options) -> dict[str, Tensor]:
@@ -243,7 +251,6 @@ def test_what_has_data_is_computed_as_before_after_a_problem_without_data(gpu):
 )
 def test_what_it_cannot_do_it_refuses_by_name(monkeypatch, change, message):
     monkeypatch.setattr(kernel, "absence", lambda device: None)
-    monkeypatch.setattr(kernel, "shared_limit", lambda tensor: SHARED_LIMIT)
     shapes = {"query": (2, 5, 3, 16), "key": (2, 4, 3, 16), "value": (2, 4, 3, 8)}
     arguments = {name: torch.zeros(shape, dtype=BF16) for name, shape in shapes.items()}
     arguments["logits_projection"] = Projection(torch.zeros(3, 3, dtype=BF16))
@@ -268,6 +275,7 @@ def test_without_a_gpu_it_says_so(monkeypatch):
 @pytest.mark.parametrize("absence", [None, "it isn't here"])
 def test_auto_takes_it_on_a_gpu_where_torch_cannot_mix_or_drop(monkeypatch, absence):
     monkeypatch.setattr(kernel, "absence", lambda device: absence)
+    monkeypatch.setattr(kernel, "shared_limit", lambda device: LARGEST_SHARED_LIMIT)
     with FakeTensorMode(), torch.device("cuda"):
         tensor, eye = torch.zeros(1, 5, 2, 8, dtype=BF16), Projection(torch.eye(2, dtype=BF16))
         where = {"logits_projection": eye}, {"dropout": 0.1, "dropout_seed": 1}, {}
@@ -275,6 +283,18 @@ def test_auto_takes_it_on_a_gpu_where_torch_cannot_mix_or_drop(monkeypatch, abse
         single = choose("auto", Problem.of(*3 * [tensor.float()], logits_projection=Projection(torch.eye(2))))
     found = "blocked" if absence else "cuda"
     assert taken == [found, found, "sdpa"] and single == "blocked"
+
+
+def test_a_prediction_without_data_asks_the_gpu_that_will_compute(monkeypatch):
+    monkeypatch.setattr(kernel, "absence", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(**limit))
+    limit = {"shared_memory_per_block_optin": 10_000}
+    with FakeTensorMode(), torch.device("cuda"):
+        tensor = torch.zeros(1, 5, 2, 8, dtype=BF16)
+        problem = Problem.of(tensor, tensor, tensor, dropout=0.1, dropout_seed=1)
+    assert "more shared memory than a program has on this GPU" in str(kernel.refusal(problem))
+    limit["shared_memory_per_block_optin"] = 101_376
+    assert kernel.refusal(problem) is None
 
 
 STATEMENT = re.compile(r"\b(?:barrier|end_group|wait_for_groups<\d+>)\(\);")
@@ -308,6 +328,7 @@ def outcome(case: Case, folder: Path, name: str = "", number: int = 0) -> int:
         try:
             with emulated_gpu(folder / "built", sources), pytest.MonkeyPatch.context() as patched:
                 patched.setattr(mixed, "TILES", (case.tiles,))
+                mixed.plan.cache_clear()
                 got = results(leaves, "cuda", **case.options())
             check_near(got, leaves, **case.options())
         except AssertionError:
@@ -398,7 +419,7 @@ def test_a_gpus_compiler_takes_the_programs(capability, shape):
 
 @WITH_NVRTC
 def test_what_a_gpus_compiler_does_not_take_is_shown():
-    with pytest.raises(RuntimeError, match=r"(?s)^mixed\.cu doesn't compile: mixed\.cu\(.*error"):
+    with pytest.raises(RuntimeError, match=r"^mixed\.cu doesn't compile: .*block\.h\(\d+\): error"):
         library.compile_programs("mixed.cu", (("KEY_HEADS", 3),), (9, 0))
 
 
