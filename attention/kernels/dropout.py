@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 
-from attention.kernels.problem import Problem
+from attention.kernels.problem import Problem, has_no_data
 
 # constants of SplitMix64, as signed numbers of 64 bits
 INCREMENT, FIRST_FACTOR, SECOND_FACTOR = -7046029254386353131, -4658895280553007687, -7723592293110705685
@@ -94,11 +93,6 @@ def seed_number(seed: Tensor | None, like: Tensor) -> int:
     if seed is None or has_no_data(like) or has_no_data(seed):
         return 0
     return int(seed)
-
-
-def has_no_data(tensor: Tensor) -> bool:
-    """Whether the tensor has a shape but no data, as when the memory of a run is predicted."""
-    return tensor.is_meta or isinstance(tensor, FakeTensor)
 
 
 def _splitmix64(x: Tensor) -> Tensor:

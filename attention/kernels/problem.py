@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from attention.kernels.autocast import cast
 
@@ -175,6 +176,11 @@ def checked_mask(mask: Tensor, maps: tuple[int, ...]) -> Tensor:
     if mask.dtype != torch.bool:
         raise ValueError(f"mask: has dtype {mask.dtype}, must be bool (True = may attend); use bias to add numbers")
     return checked_maps("mask", mask, maps)
+
+
+def has_no_data(tensor: Tensor) -> bool:
+    """Whether the tensor has a shape but no data, as when the memory of a run is predicted."""
+    return tensor.is_meta or isinstance(tensor, FakeTensor)
 
 
 def _text(tensor: Tensor) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attention.kernels.dropout import has_no_data
+from attention.kernels.problem import has_no_data
 
 KEPT = 4  # tables that a rotation keeps; those of queries and keys may differ, and so may those of an evaluation
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from attention.kernels.cuda import library, mixed, plain
 from attention.kernels.cuda.launch import Plan, shared_limit
 from attention.kernels.cuda.sizes import Sizes
-from attention.kernels.dropout import has_no_data, row_keys, seed_number
-from attention.kernels.problem import Problem
+from attention.kernels.dropout import row_keys, seed_number
+from attention.kernels.problem import Problem, has_no_data
 from attention.kernels.torch_compile import not_compiled
 
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from attention.kernels.cuda import library
-from attention.kernels.dropout import has_no_data, keep_scale, keep_threshold
+from attention.kernels.dropout import keep_scale, keep_threshold
+from attention.kernels.problem import has_no_data
 
 LARGEST_SHARED_LIMIT = 232_448  # of compute capability 9.0, in bytes
 TOO_LITTLE_SHARED_MEMORY = "its tiles need more shared memory than a program has on this GPU"
