@@ -116,7 +116,7 @@ def table_of(results: list[Fields]) -> list[Row]:
     """
     values = Values(results)
     columns = _task_or_objective(values)
-    settings = {place: values.at(place) for place in _differing(values)}
+    settings = {place: values.at(place) for place in _differing(values.at("config"))}
     # of other conditions even where the variant, for example, already says which run is which
     conditions = {place: settings[place] for place in settings if is_condition(place)}
     distinguishing = list(telling(conditions, _texts(values, columns)))
@@ -194,6 +194,9 @@ def telling(columns: Mapping[str, Sequence[object]], so_far: Sequence[Hashable])
     """
     alike = _numbered(so_far)
     for name, values in columns.items():
+        if len(set(alike)) == len(alike):
+            # no two rows are left to separate
+            return
         apart = _numbered(list(zip(alike, map(str, values), strict=True)))
         if max(apart, default=0) > max(alike, default=0):
             alike = apart
@@ -206,22 +209,24 @@ def _numbered(values: Sequence[Hashable]) -> list[int]:
     return [numbers.setdefault(value, len(numbers)) for value in values]
 
 
-def _differing(values: Values, above: str = "config") -> Iterator[str]:
-    """The places of settings that can change a result and differ between the results; those outside of groups come
-    first.
+def _differing(trees: Sequence[Any], above: str = "config") -> Iterator[str]:
+    """The places of settings that can change a result and differ between the trees; those outside of groups come first.
+
+    trees: what each result has at the place `above`.
     """
-    groups: list[str] = []
-    trees = (tree for tree in values.at(above) if isinstance(tree, dict))
-    for key in dict.fromkeys(chain.from_iterable(trees)):
-        found = values.at(f"{above}.{key}")
+    groups: dict[str, list[Any]] = {}
+    values = Values(trees)
+    for key in dict.fromkeys(chain.from_iterable(tree for tree in trees if isinstance(tree, dict))):
+        # runs share most of their settings, so few objects of thousands have to be compared
+        found = list({id(value): value for value in values.at(key)}.values())
         if key in LOCATION_KEYS or not is_varied(found):
             continue
         if any(isinstance(value, dict) for value in found):
-            groups.append(f"{above}.{key}")
+            groups[f"{above}.{key}"] = found
         else:
             yield f"{above}.{key}"
-    for group in groups:
-        yield from _differing(values, group)
+    for group, found in groups.items():
+        yield from _differing(found, group)
 
 
 def _check_filter(key: str, results: list[Fields]) -> None:

@@ -35,6 +35,7 @@ from experiments.record.result import UNKNOWN, Fields, Result
 from experiments.results.index import Index
 
 SAID = 10  # lines about runs that are printed
+OFTEN_VARIED = ("variant.name", "heads", "layers", "hidden_size", "length", "learning_rate", "max_steps", "precision")
 CHANGED = "changed"  # status of a run with a file that has changed since its result was written: no numbers
 BESIDE = (CONFIG, ENVIRONMENT, METRICS, TOKENIZER, PREDICTIONS)
 
@@ -118,12 +119,13 @@ def unlike(results: Sequence[Fields]) -> Iterator[str]:
             "so their losses are not comparable"
         )
     ran = [result for result in results if result["backend"] and result["config"]]
-    kernels: dict[str, set[str]] = {}
-    variants = [str(name) for name in Values(ran).at("config.variant.name")]
-    for variant, result in zip(variants, ran, strict=True):
-        kernels.setdefault(variant, set()).add(result["backend"])
-    # a variant usually has one kernel, and a digest of all settings takes longer
-    several = [result for variant, result in zip(variants, ran, strict=True) if len(kernels[variant]) > 1]
+    values = Values(ran)
+    keys = list(zip(*(map(str, values.at(f"config.{name}")) for name in OFTEN_VARIED), strict=True))
+    kernels: dict[tuple[str, ...], set[str]] = {}
+    for key, result in zip(keys, ran, strict=True):
+        kernels.setdefault(key, set()).add(result["backend"])
+    # runs that agree in these settings usually have one kernel, and a digest of all settings takes longer
+    several = [result for key, result in zip(keys, ran, strict=True) if len(kernels[key]) > 1]
     if pair := _apart((configuration_digest(of["config"] | {"seed": 0}), of["backend"], of) for of in several):
         one, other = (f"{result['run']} ({result['backend']})" for result in pair)
         yield f"{one} and {other} differ only in the seed, but ran with different kernels of attention"
