@@ -38,13 +38,15 @@ def recorded(request: Request, source: Source) -> StepTimes:
     """Earlier measurements of these rows with this code and machine; otherwise NOT_MEASURED."""
     try:
         record = read_sealed(_path(request))
-        if record["rows"] != _identity(_settings_to_time(request, source), record["kernels"]):
+        rows = _settings_to_time(request, source)
+        # the machine last, because its name takes torch
+        if record["rows"] != _identity(rows, record["kernels"]) or record["device"] != _machine(rows):
             return NOT_MEASURED
         seconds = {
             str(row): {turn: float(each) for turn, each in enumerate(of_row)}
             for row, of_row in record["seconds"].items()
         }
-        return StepTimes(seconds, str(record["device"]), record["waited"])
+        return StepTimes(seconds, str(device), record["waited"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         # missing or damaged, so it is measured again
         return NOT_MEASURED
@@ -91,12 +93,12 @@ def _settings_to_time(request: Request, source: Source) -> dict[str, Settings]:
 
 
 def _identity(rows: Mapping[str, Settings], kernels: Mapping[str, str]) -> str:
-    """The digest of everything that the times depend on. kernels: those that ran, joined by `+`."""
+    """The digest of the rows and of the code that they compute with. kernels: those that ran, joined by `+`."""
     of_rows = {
         row: [settings.model_dump(), code_digests(settings.model_dump(), kernels.get(row))]
         for row, settings in rows.items()
     }
-    return digest([of_rows, _machine(rows)])
+    return digest(of_rows)
 
 
 def _machine(rows: Mapping[str, Settings]) -> str:
