@@ -46,7 +46,7 @@ def recorded(request: Request, source: Source) -> StepTimes:
             str(row): {turn: float(each) for turn, each in enumerate(of_row)}
             for row, of_row in record["seconds"].items()
         }
-        return StepTimes(seconds, str(device), record["waited"])
+        return StepTimes(seconds, str(record["device"]), record["waited"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         # missing or damaged, so it is measured again
         return NOT_MEASURED
