@@ -40,6 +40,12 @@ class Report:
     cells: int  # one of each configuration and seed
     missing: int  # of the cells: those without a score
 
+    def known(self, row: str, scheme: str, key: str) -> Any:
+        """A number of a row under a scheme of positions, or if it is unknown there, under another one."""
+        lines = [line for line in self.lines if line["row"] == row]
+        lines.sort(key=lambda line: line.get("positions", "") != scheme)
+        return next((line[key] for line in lines if line.get(key) is not None), None)
+
 
 def report(
     request: Request,

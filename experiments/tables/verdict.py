@@ -142,7 +142,8 @@ def _finding(claim: Claim, comparisons: list[AnyComparison], level: float, next_
     if word == "holds" and 2 * len(comparisons) < parts:
         why = f"this budget has the rows of {len(comparisons)} of its {parts} comparisons"
         return Finding(comparisons, "not tested", level, why)
-    return Finding(comparisons, word, level, "")
+    why = _what_would_resolve(claim, comparisons, level) if word == "not resolved" else ""
+    return Finding(comparisons, word, level, why)
 
 
 def _compare(

@@ -25,7 +25,7 @@ from experiments.tables.rendering.index import write_index
 from experiments.tables.rendering.latex import MOST_COLUMNS, divided, tex
 from experiments.tables.rendering.published_difference import published_difference
 from experiments.tables.rendering.render import claim_rows, render, write_all
-from experiments.tables.rendering.sentences import closing_sentence, details, headline
+from experiments.tables.rendering.sentences import closing_sentence, comparison_line, details, headline
 from experiments.tables.report import Report, report
 from experiments.tables.sources.source import CellOutcome, TableCell
 from experiments.tables.step_times import StepTimes
@@ -126,6 +126,18 @@ def test_a_printed_perplexity_is_compared_as_a_loss():
     assert difference.value == pytest.approx(math.log(4.92 / 5.29)) and difference.comparable
     (unread,) = parse("h8 > h32")
     assert published_difference(unread, found) is None
+    (by_half,) = parse("h8 + 0.5 > h16")
+    assert published_difference(by_half, found).value == pytest.approx(math.log(4.92 / 5.29) + 0.5)
+    assert published_difference(by_half, made()) is None, "half a nat is no SQuAD F1"
+
+
+def test_what_a_better_loss_costs_is_said_under_every_scheme_though_one_is_timed():
+    found = made({("h16", seed): done(3.0 + 0.001 * seed) for seed in range(6)})
+    untimed = [line | {"positions": "second", "step_seconds": None} for line in found.lines]
+    both = replace(found, lines=[line | {"positions": "first"} for line in found.lines] + untimed)
+    comparison = found.verdicts[0].findings[""].comparisons[0]
+    for scheme in ("first", "second"):
+        assert comparison_line(comparison, both, scheme, "seed").endswith("; h16 has 1.25 times the time of a step")
 
 
 def test_means_errors_ranks_and_signs():

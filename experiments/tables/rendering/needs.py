@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from experiments.display.rows import time_text
 from experiments.failures.wording import joined, plural
@@ -59,11 +58,11 @@ def _fair_rows(finding: Finding, scheme: str, report: Report) -> str:
     tunings = report.request.family_tunings
     untuned = {row: family for row, family in families.items() if family in tunings and not tunings[family].is_fair}
     if not untuned:
-        runs = {row: _known(report, scheme, row, "seeds") or FIRST_SEEDS for row in marked}
+        runs = {row: report.known(row, scheme, "seeds") or FIRST_SEEDS for row in marked}
         return f"a longer training of {joined(marked)}; twice the steps are {_cost(runs, scheme, report, steps=2)}"
     names = list(dict.fromkeys(untuned.values()))
     trials = FEWEST_RATES * len(TRIAL_SEEDS)
-    runs = {row: trials + (_known(report, scheme, row, "seeds") or FIRST_SEEDS) for row in untuned}
+    runs = {row: trials + (report.known(row, scheme, "seeds") or FIRST_SEEDS) for row in untuned}
     rates = f"the {plural('rate', len(names))} of {joined(names)} tuned (attn table {report.request.name} --tune)"
     return f"{rates}, and {joined(list(untuned))} trained with it, at least {_cost(runs, scheme, report)}"
 
@@ -112,7 +111,7 @@ def _cost(runs: Mapping[str, int], scheme: str, report: Report, steps: int = 1) 
 
 def _cpu_seconds(report: Report, scheme: str, row: str) -> float | None:
     """The time of a run by the table's bench, else the processor time of its runs."""
-    return _product(report, scheme, row, ("steps", "step_seconds")) or _known(report, scheme, row, "processor_seconds")
+    return _product(report, scheme, row, ("steps", "step_seconds")) or report.known(row, scheme, "processor_seconds")
 
 
 def _total(runs: Mapping[str, int], of_one: Sequence[float | None]) -> float | None:
@@ -121,12 +120,5 @@ def _total(runs: Mapping[str, int], of_one: Sequence[float | None]) -> float | N
 
 
 def _product(report: Report, scheme: str, row: str, keys: Sequence[str]) -> float | None:
-    first, second = (_known(report, scheme, row, key) for key in keys)
+    first, second = (report.known(row, scheme, key) for key in keys)
     return first * second if first and second else None
-
-
-def _known(report: Report, scheme: str, row: str, key: str) -> Any:
-    """A number of a row under a scheme, or if it is unknown there, under another one."""
-    lines = [line for line in report.lines if line["row"] == row]
-    lines.sort(key=lambda line: line.get("positions", "") != scheme)
-    return next((line[key] for line in lines if line.get(key)), None)

@@ -26,7 +26,9 @@ class PublishedDifference(NamedTuple):
 
 
 def published_difference(part: Statement, report: Report) -> PublishedDifference | None:
-    """The printed difference of a comparison; None if one of its numbers was not printed or not read."""
+    """The printed difference of a comparison; None if one of its numbers was not printed, not read, or has another unit
+    than a number of the comparison.
+    """
     printed = report.request.printed
     if printed is None or part.relation == "=":
         return None
@@ -41,4 +43,8 @@ def published_difference(part: Statement, report: Report) -> PublishedDifference
         values, metric = [math.log(value) for value in values], f"ln {metric}"
     value = sum(factor * value for factor, value in zip(factors.values(), values, strict=True))
     in_nats = printed.metric in (*PERPLEXITIES, *LOSSES) and report.request.budget.unit == "nats"
-    return PublishedDifference(value, metric, in_nats or printed.metric == report.score)
+    comparable = in_nats or printed.metric == report.score
+    if part.constant and not comparable:
+        # it is a number of our score
+        return None
+    return PublishedDifference(value + part.constant, metric, comparable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from experiments.failures.wording import joined, plural
@@ -10,7 +11,7 @@ from experiments.tables.definition.published import MARKS
 from experiments.tables.partial import SIGN
 from experiments.tables.rendering.needs import needs
 from experiments.tables.report import Report
-from experiments.tables.verdict import Verdict
+from experiments.tables.verdict import TIME_MARGIN, Verdict
 
 # in the order of the headline
 WORDS = {
@@ -167,15 +168,16 @@ def _numbers(comparison: AnyComparison, unit: str) -> str:
 
 
 def _advantages(comparison: AnyComparison, report: Report, scheme: str) -> Iterator[str]:
-    """The resources of which the side with the better score uses over one per cent more: parameters or step time."""
-    if len(comparison.rows) != 2 or comparison.mean is None or not isinstance(comparison, Compared):
+    """The resources of which the row with the better mean score uses clearly more: parameters or step time."""
+    if len(comparison.rows) != 2 or not isinstance(comparison, Compared):
         return
-    left, right = comparison.rows
-    better, worse = (left, right) if comparison.sense * comparison.mean > 0 else (right, left)
-    lines = {line["row"]: line for line in report.lines if line.get("positions", "") == scheme}
-    for key, noun in (("parameters", "parameters"), ("step_seconds", "time of a step")):
-        more, less = lines.get(better, {}).get(key), lines.get(worse, {}).get(key)
-        if more and less and more / less > 1.01:
+    scores = {row: report.known(row, scheme, report.score) for row in comparison.rows}
+    if None in scores.values():
+        return
+    worse, better = sorted(scores, key=lambda row: comparison.sense * scores[row])
+    for key, noun, least in (("parameters", "parameters", 0.01), ("step_seconds", "time of a step", TIME_MARGIN)):
+        more, less = report.known(better, scheme, key), report.known(worse, scheme, key)
+        if more and less and math.log(more / less) > least:
             yield f"{better} has {more / less:.2f} times the {noun}"
 
 
