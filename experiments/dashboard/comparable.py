@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.display.comparison import CONDITIONS, is_condition, is_varied, telling
+from experiments.display.comparison import CONDITIONS, SIZES, is_condition, is_varied, telling
 from experiments.display.rows import Row
 from experiments.record.dotted import Values
 from experiments.record.folder import FINAL
@@ -40,11 +40,11 @@ class Comparable:
 def comparable(results: Sequence[Fields], rows: Sequence[Row], settings: Sequence[str]) -> Comparable:
     """Group runs into configurations, and configurations by their conditions.
 
-    results: the runs. rows: their columns. settings: the columns that are settings and sufficient to distinguish runs.
+    results: the runs. rows: their columns, as of `attn compare`. settings: those that are settings.
     """
-    values = {column: [row[column] for row in rows] for column in settings}
-    telling_columns = telling(values, [()] * len(rows))
-    columns = [column for column in telling_columns if column != "seed" and not is_condition(f"config.{column}")]
+    columns = _distinguishing(
+        [row for row, of in zip(rows, results, strict=True) if of["config"] is not None], settings
+    )
     conditions = _conditions(results)
     keys = _keys(conditions)
     of_key = dict(zip(keys, conditions, strict=True))
@@ -67,6 +67,14 @@ def comparable(results: Sequence[Fields], rows: Sequence[Row], settings: Sequenc
         configuration.name = _name(columns, rows[configuration.runs[0]], usual)
     texts = _texts([of_key[key] for key in order])
     return Comparable(columns, list(configurations.values()), texts)
+
+
+def _distinguishing(rows: Sequence[Row], settings: Sequence[str]) -> list[str]:
+    """The columns in which configurations differ under the same conditions, without sizes that follow from others."""
+    values = {column: [row[column] for row in rows] for column in settings}
+    sizes = list(telling({column: values[column] for column in SIZES if column in values}, [()] * len(rows)))
+    others = [column for column in settings if column not in (*SIZES, "seed") and is_varied(values[column])]
+    return [column for column in sizes + others if not is_condition(f"config.{column}")]
 
 
 def is_finished(result: Fields) -> bool:

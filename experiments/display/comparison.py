@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.measure.cores import BUSY
 from experiments.record.dotted import Values, value_at
-from experiments.record.folder import LOCATION_KEYS
+from experiments.record.folder import deciding_settings
 from experiments.record.result import Fields
 from experiments.results.find import find_runs
 
@@ -41,6 +41,20 @@ COLUMNS = {
 TASK = {"task": "config.task.name"}  # of fine-tuned runs
 OBJECTIVE = {"objective": "config.objective.kind"}  # of pretrained runs that differ in it
 NAMED = TASK | OBJECTIVE | COLUMNS
+# a variant and its sizes, of which one may follow from the others
+SIZES = ("variant", "layers", "hidden_size", "heads", "key_size", "value_size")
+# setting -> that from which its default is taken or computed, if it is not the one of the same name outside of groups
+TAKEN_FROM = {
+    "model.intermediate_size": "hidden_size",
+    "model.embedding_size": "hidden_size",
+    "model.rotary_base": "length",
+    "model.local_rotary_base": "model.rotary_base",
+    "task.document_stride": "length",
+    "task.max_question": "length",
+    "variant.linear_bias": "model.linear_bias",
+    "variant.dropout": "model.attention_dropout",
+    "variant.backend": "variant.backend",  # nothing else shows it: the column `backend` has the kernel that ran
+}
 # losses can be compared only if they share these; the digests of corpus and tokenizer are known at a run's end
 CONDITIONS = {
     "max_steps": "config.max_steps",
@@ -111,20 +125,41 @@ def by_task(results: list[Fields]) -> dict[str | None, list[Fields]]:
 
 
 def table_of(results: list[Fields]) -> list[Row]:
-    """A row for each result, with a column for every setting that distinguishes two of them where earlier columns do
-    not, and for the conditions that distinguish them.
+    """A row for each result, with a column for every setting in which two of them differ.
+
+    A setting has no column if it follows from the one that it is taken from, or if it is a variant's own and follows
+    from the variant and its sizes. None follows from the seed: runs that agree in the columns before that of the seed
+    differ only in the seed.
     """
     values = Values(results)
     columns = _task_or_objective(values)
-    settings = {place: values.at(place) for place in _differing(values.at("config"))}
-    # of other conditions even where the variant, for example, already says which run is which
-    conditions = {place: settings[place] for place in settings if is_condition(place)}
-    distinguishing = list(telling(conditions, _texts(values, columns)))
-    columns |= {column: place for column, place in COLUMNS.items() if place.startswith("config.")} | {"seed": "seed"}
-    columns |= {place.removeprefix("config."): place for place in distinguishing}
-    columns |= {place.removeprefix("config."): place for place in telling(settings, _texts(values, columns))}
+    columns |= {column: place for column, place in COLUMNS.items() if place.startswith("config.")}
+    settings = [deciding_settings(config) for config in values.at("config") if config]
+    shown = {*COLUMNS, *(place.removeprefix("config.") for place in columns.values())}
+    differing = [key for key in _differing(settings) if key not in shown and not _follows(values, key)]
+    own, origins = ([key for key in differing if key.startswith(group)] for group in ("variant.", "origin."))
+    columns |= _places(key for key in differing if key not in (*own, *origins))
+    columns |= _places(_telling(values, own, _places(SIZES)))
+    columns["seed"] = "seed"
+    # each seed may be fine-tuned from its own pretrained run
+    columns |= _places(_telling(values, origins, columns))
     columns |= _measured(results)
     return rows_of(values, columns)
+
+
+def _places(keys: Iterable[str]) -> dict[str, str]:
+    return {key: place_of(key) for key in keys}
+
+
+def _telling(values: Values, keys: Iterable[str], columns: Mapping[str, str]) -> Iterator[str]:
+    """The settings that separate results which are equal in these columns and in the settings before."""
+    return telling({key: values.at(place_of(key)) for key in keys}, _texts(values, columns))
+
+
+def _follows(values: Values, key: str) -> bool:
+    """Whether results with the same value of the setting that this one is taken from do not differ in this one."""
+    source = TAKEN_FROM.get(key, key.rpartition(".")[2])
+    return source != key and not any(_telling(values, [key], {source: f"config.{source}"}))
 
 
 def _texts(values: Values, columns: Mapping[str, str]) -> list[tuple[str, ...]]:
@@ -209,22 +244,21 @@ def _numbered(values: Sequence[Hashable]) -> list[int]:
     return [numbers.setdefault(value, len(numbers)) for value in values]
 
 
-def _differing(trees: Sequence[Any], above: str = "config") -> Iterator[str]:
-    """The places of settings that can change a result and differ between the trees; those outside of groups come first.
+def _differing(trees: Sequence[Mapping[str, Any]], above: str = "") -> Iterator[str]:
+    """The dotted keys of settings in which two of those differ that have them; those outside of groups come first.
 
-    trees: what each result has at the place `above`.
+    Only some kinds of a group have a setting, and `kind` then says more than that the others lack it.
     """
     groups: dict[str, list[Any]] = {}
-    values = Values(trees)
-    for key in dict.fromkeys(chain.from_iterable(tree for tree in trees if isinstance(tree, dict))):
+    for key in dict.fromkeys(chain.from_iterable(trees)):
         # runs share most of their settings, so few objects of thousands have to be compared
-        found = list({id(value): value for value in values.at(key)}.values())
-        if key in LOCATION_KEYS or not is_varied(found):
+        found = list({id(tree[key]): tree[key] for tree in trees if key in tree}.values())
+        if not is_varied(found):
             continue
-        if any(isinstance(value, dict) for value in found):
-            groups[f"{above}.{key}"] = found
+        if isinstance(found[0], dict):
+            groups[f"{above}{key}."] = found
         else:
-            yield f"{above}.{key}"
+            yield f"{above}{key}"
     for group, found in groups.items():
         yield from _differing(found, group)
 

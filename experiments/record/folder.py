@@ -53,7 +53,12 @@ FINAL = ("done", "imported")  # status of a run that no command continues
 
 
 def configuration_digest(settings: dict[str, Any]) -> str:
-    """Eight hex digits of SHA-256 over all settings that can change a result.
+    """Eight hex digits of SHA-256 over all settings that can change a result."""
+    return digest(deciding_settings(settings))[:8]
+
+
+def deciding_settings(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings that can change a result.
 
     The choice of a GPU among several, the number of devices that share the work, and how they share it change none.
     """
@@ -62,7 +67,7 @@ def configuration_digest(settings: dict[str, Any]) -> str:
         deciding["trainer"] = {key: value for key, value in trainer.items() if key not in ("devices", "sharded")}
         if str(trainer.get("device")).startswith("cuda:"):
             deciding["trainer"]["device"] = "cuda"
-    return digest(deciding)[:8]
+    return deciding
 
 
 def run_name(settings: dict[str, Any]) -> str:

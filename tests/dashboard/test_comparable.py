@@ -111,3 +111,30 @@ def test_a_name_leaves_out_the_group_of_a_setting_and_what_most_have(make, group
         "heads 12, position learned",
         "heads 6, intermediate_size 768",
     }
+
+
+def test_runs_that_differ_in_more_than_the_seed_are_apart(make, grouped):
+    for seed in (0, 1):
+        make(f"talking{seed}", variant="talking_heads", seed=seed, learning_rate=1e-3)
+        # the seed alone would tell these two apart
+        make(f"plain{seed}", seed=seed, learning_rate=(1e-3, 2e-3)[seed])
+    assert grouped() == {
+        ("talking_heads, learning_rate 0.001", ""): (2, 0),
+        ("multi_head, learning_rate 0.001", ""): (1, 0),
+        ("multi_head, learning_rate 0.002", ""): (1, 0),
+    }
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"learning_rate": 2e-3}, "learning_rate 0.002"),
+        ({"norm": "post"}, "norm post"),
+        ({"optimizer": {"clip": 5.0}}, "clip 5.0"),
+    ],
+)
+def test_a_name_says_what_differs_besides_the_variant(make, grouped, more, said):
+    alike = {"learning_rate": 1e-3, "optimizer": {"clip": 1.0}}
+    make("plain", **alike)
+    make("talking", variant="talking_heads", **alike | more)
+    assert [name for name, _ in grouped()][1] == f"talking_heads, {said}"

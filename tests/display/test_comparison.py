@@ -12,12 +12,13 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 from rich.console import Console
 
 from experiments.commands.compare import compare_runs
 from experiments.config.compose import compose
 from experiments.dashboard.runs import chosen_runs
-from experiments.display.comparison import matching, table_of, tables_of, telling
+from experiments.display.comparison import TAKEN_FROM, matching, table_of, tables_of, telling
 from experiments.display.rows import readable, show
 from experiments.failures.failure import Mistake
 from experiments.record.code_digest import code_digest
@@ -25,6 +26,7 @@ from experiments.record.folder import config_text
 from experiments.record.result import UNKNOWN
 from experiments.results.find import find_run, find_runs
 from experiments.results.index import Index
+from experiments.settings.plugins import CONF
 from tests.fixtures.record import leave_result
 
 
@@ -184,14 +186,52 @@ def test_columns_that_tell_nothing_more_are_left_out():
     assert list(telling({"heads": []}, [])) == []
 
 
-def test_settings_that_alone_tell_runs_apart_get_a_column():
+def test_a_setting_that_differs_has_a_column_whatever_else_differs_with_it():
     plain = table_of([result("a", 5.0), result("b", 4.5, seed=1), result("c", 4.0, heads=24)])
     assert "variant.key_heads" not in plain[0] and "learning_rate" not in plain[0] and "logger.tags" not in plain[0]
-    varied = table_of([result("a", 5.0), result("b", 4.5, start="identity"), result("c", 4.0, learning_rate=1e-3)])
-    assert [(row["variant.start"], row["learning_rate"]) for row in varied] == [
-        ("random", 3e-3), ("identity", 3e-3), ("random", 1e-3),
-    ]  # fmt: skip
-    assert "optimizer.learning_rate" not in varied[0]
+    one, other = {"learning_rate": 3e-3, "warmup": 10}, {"learning_rate": 1e-3, "warmup": 20}
+    for differing in ({"seed": 1}, {"heads": 24}, {"start": "identity"}):
+        rows = table_of([result("a", 5.0, **one), result("b", 4.5, **other, **differing)])
+        assert [(row["learning_rate"], row["warmup"]) for row in rows] == [(3e-3, 10), (1e-3, 20)], differing
+        # it follows from another column
+        assert "optimizer.learning_rate" not in rows[0]
+    assert [row["variant.start"] for row in rows] == ["random", "identity"]
+
+
+def test_a_setting_that_only_one_kind_has_differs_within_the_kind():
+    muon, adamw = {"kind": "muon", "beta1": 0.9, "momentum": 0.95}, {"kind": "adamw", "beta1": 0.9}
+    rows = table_of([result("a", 5.0, optimizer=muon), result("b", 4.5, optimizer=adamw)])
+    assert [row["optimizer.kind"] for row in rows] == ["muon", "adamw"]
+    assert not {"optimizer.momentum", "optimizer.beta1"} & rows[0].keys()
+    rows = table_of([result(str(momentum), 5.0, optimizer=muon | {"momentum": momentum}) for momentum in (0.9, 0.95)])
+    assert [row["optimizer.momentum"] for row in rows] == [0.9, 0.95]
+
+
+def test_a_choice_that_changes_no_result_has_no_column():
+    trainers = ({"devices": 1, "sharded": False, "device": "cuda:0"}, {"devices": 2, "sharded": True, "device": "cuda"})
+    one, other = (result(str(seed), 5.0, seed=seed, trainer=each) for seed, each in enumerate(trainers))
+    assert table_of([one, other])[0].keys() == table_of([one, one])[0].keys()
+    # each seed may be fine-tuned from its own pretrained run
+    one, other = (result(str(seed), 5.0, seed=seed, origin={"run": f"pretrained-{seed}"}) for seed in (0, 1))
+    assert "origin.run" not in table_of([one, other])[0]
+    assert "origin.run" in table_of([one, other | {"seed": 0}])[0]
+
+
+def test_a_setting_is_known_to_follow_from_that_of_its_default():
+    for path in sorted(CONF.glob("*/*.yaml")):
+        group, text = path.parent.name, path.read_text()
+        if group in ("experiment", "hydra", "variant") or "${" not in text:
+            continue
+        tree = yaml.safe_load(text)
+        for key, value in (tree if "# @package _global_" not in text else tree.get(group, {})).items():
+            sources = re.findall(r"\$\{(\.?[a-z_]+)\}", str(value))
+            of_group = [source.replace(".", f"{group}.") for source in sources]
+            assert not sources or TAKEN_FROM.get(f"{group}.{key}", key) in of_group, (path, key)
+    # what a variant takes from more than its sizes
+    taken = {
+        key for path in (CONF / "variant").glob("*.yaml") for key in re.findall(r"(\w+): \$\{model\.", path.read_text())
+    }
+    assert taken == {"linear_bias", "dropout"}
 
 
 def test_a_loss_never_stands_beside_one_of_another_objective_unnamed():
