@@ -31,8 +31,8 @@ class Result:
     validation_loss: Number | None  # = ln perplexity
     best_validation_loss: Number | None  # lowest of all evaluations
     training_loss: Number | None  # at the end
-    # gain of validation loss from the last evaluation in the first nine tenths of the steps to the end; None: there is
-    # none; with trainer.evaluate_every=180 and a multiple of 200 steps it is the gain of the last tenth
+    # gain of validation loss from the last evaluation in the first nine tenths of the steps taken to the end; None:
+    # there is none; with trainer.evaluate_every=180 and a multiple of 200 steps it is the gain of the last tenth
     late_gain: Number | None = None
     unigram_loss: Number | None  # loss of predicting every token from its frequency in the training split
     perplexity: Number | None

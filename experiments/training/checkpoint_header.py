@@ -32,7 +32,7 @@ class Progress:
     evaluation: dict[str, Any] | None = None  # the last Evaluation, without predictions
     evaluated_at: int = 0  # the step of the last evaluation
     best_loss: float | None = None  # lowest validation loss
-    loss_before_last_tenth: float | None = None  # validation loss of the last evaluation in the first 90% of the steps
+    evaluations: list[tuple[int, float]] = field(default_factory=list)  # step and validation loss of each so far
     skipped: list[int] = field(default_factory=list)  # steps that the guard skips
     skipped_evaluations: list[int] = field(default_factory=list)  # steps whose evaluation the guard ignored
     ended: bool = False  # whether a limit is reached

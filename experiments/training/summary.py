@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from experiments.measure.hardware import device_name
@@ -46,9 +47,15 @@ def extent(run: Run) -> dict[str, Any]:
     }
 
 
-def late_gain(before: float | None, after: float | None) -> float | None:
-    """The gain in nats from one validation loss to a later one; None if one of the two was not measured."""
-    return before - after if before is not None and after is not None else None
+def late_gain(evaluations: Sequence[tuple[int, float]], steps: int) -> float | None:
+    """The gain in nats from the last evaluation in the first nine tenths of the steps to that after the last step.
+
+    evaluations: step and validation loss. steps: those that were taken, which the clock may have ended before the
+    planned ones. None if there is not one of each.
+    """
+    before = [loss for step, loss in evaluations if 10 * step <= 9 * steps]
+    after = [loss for step, loss in evaluations if step == steps]
+    return before[-1] - after[-1] if before and after else None
 
 
 def quality(run: Run) -> dict[str, Any]:
@@ -58,7 +65,7 @@ def quality(run: Run) -> dict[str, Any]:
     return {
         "validation_loss": measured.get("loss"),
         "best_validation_loss": progress.best_loss,
-        "late_gain": late_gain(progress.loss_before_last_tenth, measured.get("loss")),
+        "late_gain": late_gain(progress.evaluations, progress.step),
         "training_loss": progress.training_loss,
         **{name: measured.get(name) for name in OF_EVALUATION},
     }

@@ -203,8 +203,7 @@ def validation_metrics(run: Run) -> dict[str, Any]:
     if not math.isfinite(evaluation.loss):
         return metrics
     progress.evaluation, progress.evaluated_at = asdict(replace(evaluation, predictions=None)), progress.step
-    if run.planned and 10 * progress.step <= 9 * run.planned:
-        progress.loss_before_last_tenth = evaluation.loss
+    progress.evaluations.append((progress.step, evaluation.loss))
     if progress.best_loss is None or evaluation.loss < progress.best_loss:
         progress.best_loss = evaluation.loss
         header = {"step": progress.step, "validation_loss": evaluation.loss, "precision": run.forward.precision}

@@ -22,6 +22,7 @@ from experiments.record.mirrors.mirrors import Mirrors
 from experiments.training import train as train_module
 from experiments.training.step.learner import Learner
 from experiments.training.step.micro_batches import OutOfMemoryError
+from experiments.training.summary import late_gain
 from experiments.training.train import train
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,11 +120,23 @@ def test_the_clock_ends_a_run_and_the_end_is_evaluated(settings, go, monkeypatch
     result, folder = go(config)
     assert result.status == "done" and 0 < result.steps < 10**6
     assert result.wall_seconds >= 0.6
+    # its only evaluation is early in the planned steps, but not in those that were taken
+    assert result.late_gain is None
     assert folder.metrics.read()[-1]["validation_loss"] == result.validation_loss
     # the result is lost, and the run that goes on knows that it is over
     (folder.path / "result.json").unlink()
     again, _ = go(config)
     assert again.steps == result.steps and again.validation_loss == result.validation_loss
+
+
+def test_the_late_gain_is_that_after_nine_tenths_of_the_steps_taken(plain_run):
+    result, folder = plain_run
+    (before, after) = (line["validation_loss"] for line in folder.metrics.read() if "validation_loss" in line)
+    assert (result.steps, result.late_gain) == (20, before - after)
+    evaluations = [(10, 5.0), (18, 4.0), (19, 3.5), (20, 3.0)]
+    assert late_gain(evaluations, 20) == 1.0 and late_gain(evaluations[:3], 19) == 1.5
+    # without an evaluation early enough, or of the last weights
+    assert late_gain(evaluations[1:3], 19) is late_gain(evaluations, 21) is late_gain([], 0) is None
 
 
 def test_a_finished_run_without_its_result_gives_it_again(settings, go, plain_copy):
