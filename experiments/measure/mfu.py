@@ -25,11 +25,12 @@ PEAKS = {
 def peak_flops(name: str, precision: str) -> float | None:
     """The FLOP/s of the GPU called `name`, as torch names it, in `fp32` or `bf16`; None for a GPU without an entry.
 
-    CPUs have no entry, because their peak depends on clock and power limits that no table has.
+    CPUs have no entry, because their peak depends on clock and power limits that no table has. Nor has a part of a GPU
+    (MIG), whose name contains that of the whole one.
     """
     words = name.replace("-", " ").split()
     for gpu, (bf16, fp32) in PEAKS.items():
-        if set(gpu.split()) <= set(words) and "Laptop" not in words:
+        if set(gpu.split()) <= set(words) and not {"Laptop", "MIG"} & set(words):
             return (bf16 if precision == "bf16" else fp32) * 1e12
     return None
 
