@@ -15,6 +15,7 @@ from experiments.bench.rounds import Timing, timed
 from experiments.display.rows import Row
 from experiments.failures.failure import Mistake
 from experiments.measure.roofline import Rates, measure_rates
+from experiments.measure.throughput import spread
 from experiments.settings.run import Settings
 
 # what contenders must share to be timed side by side
@@ -52,14 +53,6 @@ def compare(
         return [], left_out
     rows, ended = _timed(contenders, rounds)
     return rows, left_out + ended
-
-
-def spread(values: list[float]) -> float:
-    """Distance between the quartiles; 0 for a single value."""
-    if len(values) < 2:
-        return 0.0
-    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
-    return high - low
 
 
 def _checked(cells: list[Settings], scope: Scope, ways: tuple[bool, ...]) -> tuple[list[Contender], list[LeftOut]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -86,10 +86,20 @@ class Throughput:
         """The speed of the steady state, and how it was measured."""
         if len(self.rates) < 2:
             return Speed(None, None, f"not measured: fewer than {WARMUP_STEPS + 2} steps in one go")
-        low, middle, high = statistics.quantiles(self.rates, n=4)
         return Speed(
-            middle,
-            high - low,
+            statistics.median(self.rates),
+            spread(self.rates),
             f"non-padding tokens of a step / its seconds: median of {len(self.rates)} steps and distance between their "
             f"quartiles, without the first {WARMUP_STEPS} steps of a start, evaluation, checkpoints and logging",
         )
+
+
+def spread(values: Collection[float]) -> float:
+    """The distance between the quartiles; 0 for a single value.
+
+    The values are all that there are, not a sample, so the quartiles lie among them.
+    """
+    if len(values) < 2:
+        return 0.0
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return high - low

@@ -21,7 +21,7 @@ from experiments.bench import rounds
 from experiments.bench.check import check
 from experiments.bench.contenders import Contender, build, made_up_batch
 from experiments.bench.peers import PEERS
-from experiments.bench.side_by_side import groups, spread
+from experiments.bench.side_by_side import groups
 from experiments.bench.worker import Turn, Worker, repeat
 from experiments.commands.bench import BenchOptions, bench
 from experiments.config.compose import compose
@@ -267,10 +267,6 @@ def test_the_floor_is_the_slower_of_products_and_traffic():
     rates = Rates(flops_per_second=100.0, bytes_per_second=10.0)
     assert rates.floor(1000, 10) == 10 and rates.floor(10, 1000) == 100
     assert all(rate > 1e6 for rate in measure_rates(torch.device("cpu"), "bf16"))
-
-
-def test_the_spread_is_the_distance_of_the_quartiles():
-    assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == 2 and spread([3.0]) == 0
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from experiments.measure.hardware import device_name, resolve_device, resolve_pr
 from experiments.measure.memory import PeakMemory
 from experiments.measure.mfu import peak_flops
 from experiments.measure.quality import bits_per_byte, perplexity
-from experiments.measure.throughput import WARMUP_STEPS, Throughput
+from experiments.measure.throughput import WARMUP_STEPS, Throughput, spread
 
 CPU = torch.device("cpu")
 
@@ -56,8 +56,11 @@ def test_the_median_of_the_steady_steps(clock):
 
 
 def test_the_spread_is_between_the_quartiles(clock):
+    assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == 2 and spread([3.0]) == 0
     meter = Throughput([10.0, 20.0, 30.0])
-    assert meter.steady()[:2] == (20.0, 20.0)
+    assert meter.steady()[:2] == (20.0, 10.0)
+    # never more than from the lowest to the highest
+    assert Throughput([1.0, 2.0]).steady()[:2] == (1.5, 0.5)
 
 
 def test_what_lies_between_steps_is_no_part_of_the_rate(clock):
@@ -123,6 +126,7 @@ def test_without_proc_the_peak_is_that_of_getrusage(monkeypatch, tmp_path):
         ("NVIDIA A100-SXM4-80GB", 312e12, 19.5e12),
         ("NVIDIA L4", 121e12, 30.3e12),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", None, None),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None, None),
         ("Tesla K80", None, None),
     ],
 )
