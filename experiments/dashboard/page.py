@@ -34,7 +34,7 @@ from experiments.files.plain import from_json
 from experiments.record.dotted import Values, value_at
 from experiments.record.folder import METRICS, RENDERED
 from experiments.record.result import Fields
-from experiments.results.checked import CHANGED
+from experiments.results.checked import CHANGED, remarks
 from experiments.results.index import Index, without_collection
 from experiments.statistics.evidence import standard_error
 
@@ -76,6 +76,9 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, A
 
     with Index(runs) as index:
         results = chosen_runs(selection, runs, index)
+        for line in remarks(results):
+            notes.append(f"Remark: {line}.")
+            print(line, file=sys.stderr)
         rows = [row | more for row, more in zip(table_of(results), rows_of(Values(results), MORE), strict=True)]
         scores = list(scores_of(results))
         measures = [column for column, place in COLUMNS.items() if column in rows[0] and column not in ("seed", "run")

@@ -13,7 +13,7 @@ from experiments.failures.failure import Mistake
 from experiments.measure.quality import perplexity
 from experiments.record.folder import CONFIG, RunFolder, parse_config
 from experiments.record.result import UNKNOWN, Fields
-from experiments.results.checked import first_lines, marked_result, remarks
+from experiments.results.checked import first_lines, marked_result
 from experiments.results.index import Index
 
 
@@ -33,10 +33,7 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[Fields]:
         raise Mistake(
             f"these runs belong to several tasks: {', '.join(sorted(map(str, tasks)))}", "choose one with task=NAME"
         )
-    chosen = tasks.get(None) or next(iter(tasks.values()))
-    for line in remarks(chosen):
-        print(line, file=sys.stderr)
-    return chosen
+    return tasks.get(None) or next(iter(tasks.values()))
 
 
 def _readable(folders: list[Path], index: Index) -> Iterator[Fields]:

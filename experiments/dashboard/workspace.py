@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from experiments.record.dotted import value_at
 from experiments.record.mirrors import wandb_views as view
 from experiments.record.mirrors.wandb_server import TrackingError
 from experiments.record.result import Fields
+from experiments.results.checked import remarks
 from experiments.results.index import Index
 
 VIEW_NAME = "attn: comparison of runs"
@@ -37,6 +39,8 @@ def save_workspace(selection: list[str], runs: Path, project_path: str | None = 
     project, entity = project_and_entity(project_path)
     with Index(runs) as index:
         results = chosen_runs(selection, runs, index)
+        for line in remarks(results):
+            print(line, file=sys.stderr)
         try:
             owner = view.owner(entity)
         except TrackingError as error:

@@ -37,6 +37,11 @@ from experiments.results.index import Index
 SAID = 10  # lines about runs that are printed
 OFTEN_VARIED = ("variant.name", "heads", "layers", "hidden_size", "length", "learning_rate", "max_steps", "precision")
 CHANGED = "changed"  # status of a run with a file that has changed since its result was written: no numbers
+# conditions that precision=auto, for example, leaves to the machine -> what is said of two results that differ in one
+LEFT_TO_MACHINE = {
+    "precision": "computed in different precision, which alone changes losses, speeds and peak memories",
+    "device": "ran on different machines, so their speeds and peak memories are not comparable",
+}
 BESIDE = (CONFIG, ENVIRONMENT, METRICS, TOKENIZER, PREDICTIONS)
 
 
@@ -118,6 +123,10 @@ def unlike(results: Sequence[Fields]) -> Iterator[str]:
             f"{one} and {other} read different tokens of the same text, as different versions of tokenizers make them, "
             "so their losses are not comparable"
         )
+    for condition, difference in LEFT_TO_MACHINE.items():
+        if pair := _apart((condition, of[condition], of) for of in results if of[condition]):
+            one, other = (f"{result['run']} ({result[condition]})" for result in pair)
+            yield f"{one} and {other} {difference}"
     ran = [result for result in results if result["backend"] and result["config"]]
     values = Values(ran)
     keys = list(zip(*(map(str, values.at(f"config.{name}")) for name in OFTEN_VARIED), strict=True))

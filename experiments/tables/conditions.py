@@ -26,10 +26,8 @@ EVIDENCE_TEXTS = {
     Waiting.name: "the plan is not complete, so nothing is decided yet",
 }
 CellOutcomes = Mapping[tuple[str, int], CellOutcome]  # by row and seed
-# parts of a result in which the cells of a table must not differ
+# parts of a result in which the cells of a table must not differ, besides those of `unlike`
 SHARED_CONDITIONS = {
-    "device": "machine",
-    "precision": "precision",
     "compiled": "choice of torch.compile",
     "tokenizer_digest": "tokenizer",
 }

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from experiments.commands.compare import compare_runs
 from experiments.config.compose import compose
-from experiments.dashboard.runs import chosen_runs
+from experiments.dashboard.page import page_data
 from experiments.display.comparison import TAKEN_FROM, matching, table_of, tables_of, telling
 from experiments.display.rows import readable, show
 from experiments.failures.failure import Mistake
@@ -25,7 +25,6 @@ from experiments.record.code_digest import code_digest
 from experiments.record.folder import config_text
 from experiments.record.result import UNKNOWN
 from experiments.results.find import find_run, find_runs
-from experiments.results.index import Index
 from experiments.settings.plugins import CONF
 from tests.fixtures.record import leave_result
 
@@ -365,9 +364,9 @@ def test_runs_that_read_other_tokens_of_the_same_text_are_said(tmp_path, capsys)
     assert "a and c read different tokens of the same text" in capsys.readouterr().err
     compare_runs(["a", "b", "d", "e"], tmp_path, "loss", "json")
     assert "tokens of" not in capsys.readouterr().err
-    with Index(tmp_path) as index:
-        chosen_runs([], tmp_path, index)
-    assert "a and c read different tokens of the same text" in capsys.readouterr().err
+    (note,) = page_data([], tmp_path)["notes"][1:]
+    assert note.startswith("Remark: a and c read different tokens of the same text")
+    assert note.removeprefix("Remark: ").removesuffix(".") == capsys.readouterr().err.strip()
 
 
 def test_runs_of_the_same_settings_with_different_kernels_are_said(tmp_path, capsys):
@@ -401,6 +400,26 @@ def test_results_of_other_code_than_the_present_are_said(tmp_path, capsys):
         compare_runs(selection, tmp_path, "loss", "json")
         printed = capsys.readouterr().err
         assert printed.startswith(line.format(said)) if said else "other code" not in printed, printed
-    with Index(tmp_path) as index:
-        chosen_runs(["b"], tmp_path, index)
-    assert "other code than the present one: b of 1 runs" in capsys.readouterr().err
+    assert any("other code than the present one: b of 1 runs" in note for note in page_data(["b"], tmp_path)["notes"])
+
+
+@pytest.mark.parametrize(
+    ("condition", "values", "line"),
+    [
+        ("precision", ("bf16", "fp32"), "a (bf16) and c (fp32) computed in different precision"),
+        ("device", ("NVIDIA H100", "AMD EPYC"), "a (NVIDIA H100) and c (AMD EPYC) ran on different machines"),
+    ],
+)
+def test_another_precision_or_machine_than_that_of_other_runs_is_said(tmp_path, capsys, condition, values, line):
+    """As precision=auto and device=auto choose them, so that the settings are the same."""
+    config = compose([]).model_dump()
+    for seed, (name, value) in enumerate({"a": values[0], "b": values[0], "c": values[1], "d": None}.items()):
+        (folder := tmp_path / name).mkdir()
+        own = config | {"seed": seed}
+        (folder / "config.yaml").write_text(config_text(own))
+        leave_result(folder, config=own, seed=seed, validation_loss=5.0, perplexity=100.0, **{condition: value})
+    for selection, said in (([], True), (["a", "c"], True), (["a", "b", "d"], False)):
+        compare_runs(selection, tmp_path, "loss", "json")
+        assert (line in capsys.readouterr().err) == said, selection
+        assert any(line in note for note in page_data(selection, tmp_path)["notes"]) == said, selection
+        capsys.readouterr()
