@@ -112,7 +112,7 @@ def attend_causally(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     Shapes are those of `attend_by_state`, with M = N.
     """
     N = query.shape[1]
-    chunk = min(CHUNK, N)
+    chunk = max(1, min(CHUNK, N))
     query, key, value = (
         F.pad(each, (0, 0, 0, 0, 0, -N % chunk)).unflatten(1, (-1, chunk)) for each in (query, key, value)
     )

@@ -93,6 +93,9 @@ class Convolution(nn.Module):
 
     def forward(self, logits: Tensor) -> Tensor:
         """Convolve logits [B, H, N, M] over c_q queries up to each one and c_k keys around each one."""
+        if logits.numel() == 0:
+            # conv2d refuses a kernel that is larger than the padded logits
+            return logits
         rows, columns = self.weight.shape[1:]
         around = F.pad(logits, (columns // 2, (columns - 1) // 2, rows - 1, 0))
         return F.conv2d(around, self.weight[:, None].to(logits.dtype), groups=len(self.weight))

@@ -191,6 +191,17 @@ def test_a_fully_masked_example_gives_the_output_bias_alone(variant):
     assert grad[1].eq(0).all() and grad.isfinite().all()
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_an_empty_sequence_gives_no_output_and_an_empty_memory_the_output_bias_alone(variant, causal):
+    layer = build(variant)
+    for N, M in ((0, 0), (0, 4), (4, 0)):
+        x = torch.randn(3, N, HIDDEN, requires_grad=True)
+        output = layer(x, torch.randn(3, M, HIDDEN), causal=causal)
+        torch.testing.assert_close(output, layer.output.bias.expand(3, N, -1))
+        output.sum().backward()
+        assert x.grad.eq(0).all()
+
+
 def test_every_backend_gives_the_same_or_refuses(variant):
     x, expected = torch.randn(2, 7, HIDDEN), None
     for backend in ("reference", "blocked", "sdpa", "auto"):
