@@ -14,6 +14,7 @@ from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.overrides import by_stage, key_of, merged, parse
 from experiments.tables.definition.published import Published
 from experiments.tables.definition.request import Request, without_folder
+from experiments.tables.definition.table import PAPER
 from experiments.tables.seeds import spans
 from experiments.tables.set_up import set_up
 from experiments.tables.sources.source import CellOutcome, Source
@@ -46,7 +47,10 @@ def facts(
     other_text = (f"; the text is that of {override}" for override in request.overrides if key_of(override) == "data")
     yield "budget", f"{request.budget_name}: {budget.task}" + "".join(other_text)
     if differences := set_up(request, source):
-        yield "set-up (the paper's)", differences
+        yield f"set-up (at --budget {PAPER})", differences
+        of_paper = request.table.budget(PAPER)
+        # it may itself differ from the paper
+        yield f"--budget {PAPER}", " ".join(filter(None, (f"{of_paper.task}.", of_paper.note)))
     _, of_user = by_stage(request.overrides)
     for name, text in budget.finetune.items():
         overrides = merged(parse(text), [*map(without_folder, of_user.get(name, []))])

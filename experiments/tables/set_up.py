@@ -1,4 +1,4 @@
-"""What a budget replaces of the paper's set-up: sizes, steps and the optimizer, as one condition of a table."""
+"""Where a budget's settings differ from those of the budget `paper`: sizes, steps and the optimizer, as a condition."""
 
 from __future__ import annotations
 

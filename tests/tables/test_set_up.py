@@ -1,19 +1,32 @@
-"""What a budget replaces of the paper's set-up."""
+"""Where a budget's settings differ from those of the budget `paper`."""
 
 from __future__ import annotations
 
+from experiments.statistics.evidence import Anytime
+from experiments.tables.conditions import facts
 from experiments.tables.definition.request import Request, load
 from experiments.tables.set_up import set_up
 from experiments.tables.sources.choose import source_of
+from experiments.tables.sources.source import Source
+from experiments.tables.step_times import NOT_MEASURED
+
+
+def asked(name: str, budget: str = "nano", *overrides: str) -> tuple[Request, Source]:
+    """A request for one seed, and the source of its first row."""
+    request = Request(name, load(name), budget, range(1), overrides)
+    row = next(iter(request.configurations))
+    return request, source_of(request, {row: request.configurations[row].definition})
 
 
 def said(name: str, budget: str = "nano", *overrides: str) -> str:
-    request = Request(name, load(name), budget, range(1), overrides)
-    row = next(iter(request.configurations))
-    return set_up(request, source_of(request, {row: request.configurations[row].definition}))
+    return set_up(*asked(name, budget, *overrides))
 
 
-def test_sizes_and_steps_stand_beside_the_papers():
+def conditions(name: str, budget: str) -> dict[str, str]:
+    return dict(facts(*asked(name, budget), {}, None, Anytime(), [], NOT_MEASURED))
+
+
+def test_sizes_and_steps_stand_beside_those_of_the_budget_paper():
     found = said("shazeer2020/heads").split(", ")
     assert "layers 4 (12)" in found and "width 192 (768)" in found and "length 64 (512)" in found
     assert "mask rate 0.4 (0.15)" in found and "optimizer muon (adamw)" in found
@@ -30,5 +43,12 @@ def test_a_table_that_measures_its_models_says_how_they_were_trained():
     assert "width 192 (768)" in said("shazeer2020/projection_structure")
 
 
-def test_the_papers_own_budget_replaces_nothing():
+def test_the_budget_paper_replaces_nothing():
     assert said("shazeer2020/heads", "paper") == said("vaswani2017/scaling") == ""
+
+
+def test_the_conditions_say_what_the_budget_in_brackets_trains_and_where_it_differs_from_the_paper():
+    found = conditions("britz2017/additive", "nano")
+    assert found["set-up (at --budget paper)"] == said("britz2017/additive")
+    assert "with the base model of Vaswani et al., BLEU. Britz et al. compare recurrent" in found["--budget paper"]
+    assert not {"set-up (at --budget paper)", "--budget paper"} & conditions("britz2017/additive", "paper").keys()

@@ -18,7 +18,7 @@ from experiments.tables.definition.inequality import IDENTIFIER, Statement, pars
 
 BudgetName = Literal["nano", "small", "medium", "paper"]
 BUDGETS: tuple[str, ...] = get_args(BudgetName)
-PAPER: BudgetName = "paper"  # the budget that is the paper's own set-up, its learning rates included
+PAPER: BudgetName = "paper"  # the budget nearest to the paper's set-up; its learning rates count as tuned
 Direction = Literal["higher", "lower"]
 IN_NATS = ("validation_loss", "distance")  # scores
 # who claims it; a check is true by proof or by construction, so it tests the code and is no evidence
