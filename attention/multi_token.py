@@ -19,8 +19,8 @@ class Attention(talking_heads.Attention):
 
     The window of a query ends at its own position, and the window of a key is centred on it. Masked logits count as 0
     in a window. P_w [heads, heads] is the paper's head convolution with all heads in one group. The convolution and P_w
-    start as the identity, which is multi-head attention. The paper's models also normalize the heads' outputs; this
-    layer does not.
+    start as the identity, which is multi-head attention. The paper's models convolve in every fourth layer only, and
+    also have a group norm and a scalar gate; this layer has neither.
     """
 
     positional = True
