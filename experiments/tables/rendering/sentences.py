@@ -93,8 +93,8 @@ def details(verdict: Verdict, report: Report) -> list[str]:
 
 
 def comparison_line(comparison: AnyComparison, report: Report, scheme: str, unit: str) -> str:
-    """A comparison with its mean, interval, number of seeds (or `unit`) and outcome, and any advantage of the better
-    side.
+    """A comparison with its mean, interval, number of seeds (or `unit`) and outcome, and of scores any advantage of the
+    better side.
 
     scheme: the scheme of positions of the compared rows.
     """
@@ -103,7 +103,8 @@ def comparison_line(comparison: AnyComparison, report: Report, scheme: str, unit
     if isinstance(comparison, Exact):
         return f"{comparison.sentence}: {comparison.mean:g}, {comparison.word()}"
     beside = [f"the mean is less than the margin of {comparison.margin:g}"] if _is_small(comparison) else []
-    beside += _advantages(comparison, report, scheme)
+    if unit == "seed":
+        beside += _advantages(comparison, report, scheme)
     return "; ".join([f"{_numbers(comparison, unit)}: {comparison.word()}", *beside])
 
 
