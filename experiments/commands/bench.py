@@ -100,7 +100,7 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
         raise Mistake("nothing is left to be timed")
     if rows:
         if waited := long_wait(max(row["waited_for_cores"] or 0.0 for row in rows)):
-            print(f"this machine is busy: a contender {waited}", file=sys.stderr)
+            print(f"this machine is busy: a contender waited {waited} of its time for a core", file=sys.stderr)
         caption = f"{CAPTIONS[options.scope]}; medians of {options.rounds} interleaved rounds"
         show(rows, format, caption)
         if plot is not None:

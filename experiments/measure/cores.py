@@ -34,8 +34,8 @@ class Neighbours:
 
 
 def long_wait(waited: float | None) -> str:
-    """`waited 12% of its time for a core`, for a share that says that the machine is busy; empty for a smaller one."""
-    return f"waited {waited:.0%} of its time for a core" if waited is not None and waited > BUSY else ""
+    """The share of the time in which a process waited for a core, as text; empty if it does not make a machine busy."""
+    return f"{waited:.0%}" if waited is not None and waited > BUSY else ""
 
 
 def usable() -> list[int]:

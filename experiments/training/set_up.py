@@ -150,8 +150,8 @@ def say_how_busy(run: Run) -> None:
     threads, cores = torch.get_num_threads(), len(usable())
     if waited := long_wait(run.neighbours.waited_share()):
         run.say(
-            f"this machine is busy: so far the run {waited} that other processes used; this makes it slower, but does "
-            "not change its numbers"
+            f"this machine is busy: so far the run waited {waited} of its time for a core that other processes used; "
+            "this makes it slower, but does not change its numbers"
         )
     long = run.planned is None or run.planned >= LONG_STEPS
     if threads < cores and long and run.forward.device.type == "cpu":
