@@ -89,6 +89,9 @@ def sentence(error: Any, path: tuple[int | str, ...], sources: dict[Any, Any]) -
         return f"there is no setting {key!r}"
     if error["type"] == "value_error":  # a rule between several keys
         return f"{key}: {error['ctx']['error']}" if key else str(error["ctx"]["error"])
+    if path and path[-1] == "[key]":
+        # the last part but one is the key itself
+        return f"{'.'.join(map(str, path[:-2]))}: the key {path[-2]} must be {_allowed(error)}"
     origin = f"; it is {source}" if (source := _source(sources, path)) else ""
     return f"{key} = {shortened(repr(error['input']))}: must be {_allowed(error)}{origin}"
 
@@ -119,8 +122,12 @@ def _allowed(error: Any) -> str:
             return "a text"
         case "string_unicode":
             return "a text in UTF-8"
+        case "dict_type":
+            return "a mapping, KEY: VALUE"
         case "list_type":
             return "a list, such as [a,b]"
+        case "string_pattern_mismatch":
+            return f"a text that matches {context['pattern']}"
         case other:
             return f"{error['msg']} ({other})"
 

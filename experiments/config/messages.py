@@ -6,15 +6,16 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+import yaml
 from hydra.errors import HydraException, OverrideParseException
-from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config.groups import groups_of, known_keys, options
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import closest, did_you_mean, first_line
-from experiments.settings.plugins import yaml_file
+from experiments.settings.plugins import read_conf, yaml_file, yaml_files
 
 COMMANDS = {"config": "train", "finetune": "finetune"}  # a file of `conf/` -> the command that composes it
 OF_HYDRA = {  # the options that the pages name; a plugin may add others
@@ -25,7 +26,7 @@ OF_HYDRA = {  # the options that the pages name; a plugin may add others
 
 @contextmanager
 def hydra_errors_as_mistakes(overrides: Iterable[str] = (), name: str = "config") -> Iterator[None]:
-    """A block in which errors of Hydra and OmegaConf become Mistakes, explained with the chosen groups.
+    """A block in which errors of Hydra, OmegaConf and YAML become Mistakes, explained with the chosen groups.
 
     name: the composed file of `conf/`, here and below: `config` for `attn train`, or another command's.
     """
@@ -33,6 +34,12 @@ def hydra_errors_as_mistakes(overrides: Iterable[str] = (), name: str = "config"
         yield
     except (HydraException, OmegaConfBaseException) as error:
         raise Mistake(*_mistake_and_hint(error, overrides, name)) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        # only an error with a mark names the file
+        mark = getattr(error, "problem_mark", None)
+        for path in [Path(mark.name)] if mark else yaml_files("**/*.yaml"):
+            read_conf(path)
+        raise
 
 
 def near_key(key: str, overrides: Iterable[str] = (), name: str = "config") -> str:
@@ -40,7 +47,7 @@ def near_key(key: str, overrides: Iterable[str] = (), name: str = "config") -> s
     known = known_keys(overrides, name)
     parent, _, leaf = key.rpartition(".")
     of_group = options(parent) if parent else ()
-    if having := [option for option in of_group if leaf in set(OmegaConf.load(yaml_file(parent, option)))]:
+    if having := [option for option in of_group if leaf in (read_conf(yaml_file(parent, option)) or ())]:
         return f"{key} is a setting of {', '.join(f'{parent}={option}' for option in having)}"
     siblings = [each.rpartition(".")[2] for each in known if each.rpartition(".")[0] == parent]
     if close := closest(leaf, siblings):

@@ -1,4 +1,4 @@
-"""The objectives of a search: numbers of `result.json`."""
+"""The numbers of `result.json` that a search has as objectives, and a table as scores."""
 
 from __future__ import annotations
 
@@ -22,8 +22,14 @@ FIELDS = tuple(
 def check_objectives(names: Iterable[str]) -> None:
     """Raises Mistake for a field that `result.json` does not have, or that is not a number."""
     for name in names:
-        if (field := name.partition(".")[0]) not in FIELDS:
-            raise Mistake(f"hydra.sweeper: result.json has no number {field!r}" + did_you_mean(field, FIELDS))
+        if unknown := unknown_number(name):
+            raise Mistake(f"hydra.sweeper: {unknown}")
+
+
+def unknown_number(place: str) -> str:
+    """`result.json has no number x (did you mean y?)` for a place without one, by its first part; else empty."""
+    field = place.partition(".")[0]
+    return "" if field in FIELDS else f"result.json has no number {field!r}" + did_you_mean(field, FIELDS)
 
 
 def value_of(result: Result, name: str) -> float | None:

@@ -17,10 +17,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-
 from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import did_you_mean
+from experiments.files.written_yaml import read_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"
@@ -65,6 +64,16 @@ def yaml_file(group: str, option: str) -> Path:
     """The YAML file of an option of a group; a path in the project if there is none."""
     places = [folder / group / f"{option}.yaml" for folder in conf_folders()]
     return next((path for path in places if path.is_file()), places[0])
+
+
+def shown(path: Path) -> str:
+    """A YAML file in messages: of the project from `conf/` on."""
+    return f"conf/{path.relative_to(CONF)}" if path.is_relative_to(CONF) else str(path)
+
+
+def read_conf(path: Path) -> Any:
+    """The value of a YAML file of these folders. Raises Mistake."""
+    return read_yaml(path, shown(path))
 
 
 def module_file(module: str) -> Path | None:
@@ -239,23 +248,9 @@ def _check_conf(folder: Path) -> None:
         if len(name.parts) == 1 or name.parts[0] not in groups:
             meant = did_you_mean(name.parts[0], groups)
             raise Mistake(f"{path}: {name.parts[0]} is not a group{meant}", f"there are: {', '.join(groups)}")
-        try:
-            tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)
-        except (yaml.YAMLError, UnicodeError) as error:
-            raise Mistake(f"{path}: {' '.join(str(error).split())}") from error
+        tree = read_conf(path)
         if name.parts[0] == "variant":
             _check_variant(path, tree)
-
-
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """Refuses a mapping with two equal keys, as Hydra does."""
-
-    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        keys = [key.value for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
-                raise yaml.YAMLError(f"the key {key} is given twice")
-        return super().construct_mapping(node, deep)
 
 
 def _check_variant(path: Path, tree: Any) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,11 +12,12 @@ from rich.console import Console
 from experiments.cells.resources import Workers
 from experiments.config.compose import compose
 from experiments.display.rows import Row, time_text
-from experiments.files.digest import digest
+from experiments.failures.failure import Mistake
+from experiments.files.digest import digest, file_digest
 from experiments.settings.plugins import yaml_files
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load
-from experiments.tables.definition.table import BUDGETS
+from experiments.tables.definition.table import BUDGETS, Table
 from experiments.tables.sources.choose import source_of
 from experiments.tables.sources.source import Prediction, Source, TableCell
 from experiments.tables.sources.step_clock import StepClock
@@ -60,8 +62,7 @@ def cell_costs(
 def list_tables(runs: Path) -> tuple[list[Row], str]:
     """A row for every table with its number of cells at each budget, and a caption; nothing is composed or measured."""
     rows: list[Row] = []
-    for name in names():
-        table = load(name)
+    for name, table in _tables():
         counts: dict[str, int] = {
             budget: _count(Request(name, table, budget, range(1), runs=runs)) for budget in table.budgets
         }
@@ -80,12 +81,10 @@ def table_costs(runs: Path, console: Console) -> tuple[list[Row], str]:
 
     settings, rows = compose([]), []
     # composing all of them takes half a minute, so the costs are kept
-    yamls = [path.read_text(encoding="utf-8") for path in yaml_files("**/*.yaml")]
-    key = ["list", digest(yamls)]
+    key = ["list", digest([file_digest(path) for path in yaml_files("**/*.yaml")])]
     with StepClock(console) as clock:
-        for number, name in enumerate(known := names(), start=1):
-            table = load(name)
-            _say(console, f"costs of {name}, {number} of {len(known)}")
+        for number, (name, table) in enumerate(tables := [*_tables()], start=1):
+            _say(console, f"costs of {name}, {number} of {len(tables)}")
             row: Row = {"table": name, "shows": table.shows} | dict.fromkeys(BUDGETS)
             for budget in filter(table.budgets.__contains__, BUDGETS):
                 request = Request(name, table, budget, range(1), runs=runs)
@@ -98,6 +97,15 @@ def table_costs(runs: Path, console: Console) -> tuple[list[Row], str]:
         "table NAME --dry-run times a few steps of each row, and counts the cells that train side by side."
     )
     return rows, caption
+
+
+def _tables() -> Iterator[tuple[str, Table]]:
+    """Every table by its name, without those whose file is wrong, each of which is a line on stderr."""
+    for name in names():
+        try:
+            yield name, load(name)
+        except Mistake as mistake:
+            print(f"left out: {mistake}", file=sys.stderr)
 
 
 def _baseline_cost(request: Request, clock: StepClock) -> list[float | None] | None:

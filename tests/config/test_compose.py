@@ -15,6 +15,7 @@ from experiments.config.compose import Composer, compose, compose_raw
 from experiments.config.groups import groups, options
 from experiments.config.recorded import override
 from experiments.failures.failure import Mistake
+from experiments.settings import plugins
 from experiments.settings.data import DataSettings
 from experiments.settings.finetuning import Classification, FinetuningSettings, Regression, Span
 from experiments.settings.kinds import kinds
@@ -256,3 +257,18 @@ def test_a_launcher_that_there_is_not_is_refused_with_those_that_there_are():
     said = r"no hydra/launcher 'submitit_slrm' \(did you mean submitit_slurm\?\)\n  there are: basic, joblib, "
     with pytest.raises(Mistake, match=said):
         compose_raw(["hydra/launcher=submitit_slrm"], with_hydra=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"name: loud\nstart: [\n", "loud.yaml: line 3: while parsing a flow node"),
+        (b"name: loud\n# \xe9\n", "loud.yaml: line 2: the byte 0xe9 is not UTF-8"),
+        (b"name: loud\nname: loud\n", "loud.yaml: line 2: the key name is given twice"),
+    ],
+)
+def test_a_file_that_is_not_yaml_is_named_with_the_line(content, said, loud):
+    plugins.add([f"plugins={loud}"])
+    (loud / "conf/variant/loud.yaml").write_bytes(content)
+    assert said in message("variant=loud")
+    assert said in message("variant.spread=2"), "the files of the group are read for a hint"

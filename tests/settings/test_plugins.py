@@ -38,9 +38,9 @@ def test_a_folder_of_yaml_alone_follows_its_flag(tmp_path, unplugged):
         ({"conf/variant/multi_head.yaml": ""}, "multi_head.yaml: attn itself has conf/variant/multi_head.yaml"),
         ({"conf/config.yaml": ""}, "config.yaml: attn itself has conf/config.yaml"),
         ({"conf/variant/loud.yaml": "name: multi_head"}, "loud.yaml: name = 'multi_head': must be 'loud'"),
-        ({"conf/variant/loud.yaml": "name: [loud"}, "loud.yaml: while parsing a flow sequence"),
-        ({"conf/variant/loud.yaml": LOUD_YAML + "gain: 2\n"}, "loud.yaml: the key gain is given twice"),
-        ({"conf/data/mine.yaml": "kind: [text"}, "mine.yaml: while parsing a flow sequence"),
+        ({"conf/variant/loud.yaml": "name: [loud"}, "loud.yaml: line 1: while parsing a flow sequence"),
+        ({"conf/variant/loud.yaml": LOUD_YAML + "gain: 2\n"}, "loud.yaml: line 10: the key gain is given twice"),
+        ({"conf/data/mine.yaml": "kind: [text"}, "mine.yaml: line 1: while parsing a flow sequence"),
         ({"conf/variants/loud.yaml": LOUD_YAML}, "variants is not a group (did you mean variant?)"),
         (
             {"attention/layers/mine.py": ""},

@@ -320,6 +320,10 @@ def test_a_wrong_yaml_is_refused_by_name():
     assert "can't stand in for finetune.squad" in broken(budgets__medium=medium | {"diverged": "unigram_loss"})
     assert "trains nothing that could be fine-tuned" in broken(source="column_stochastic", budgets__medium=medium)
     told = broken(budgets__nano__learning_rates={"pots": tuned | {"tried": {}}})
+    for place in ("budgets.nano.score", "budgets.nano.diverged", "budgets.nano.columns", "columns"):
+        value = ["validaton_loss"] if place.endswith("columns") else "validaton_loss"
+        told_number = broken(**{place.replace(".", "__"): value})
+        assert f"{place}: result.json has no number 'validaton_loss' (did you mean validation_loss?)" in told_number
     assert "the family post has no learning rate (did you mean pots?)" in told
     assert "no set 'maskd' (did you mean masked?)" in broken(budgets__nano__learning_rates="maskd")
 
@@ -358,6 +362,44 @@ def test_a_group_that_the_user_chooses_keeps_what_the_rows_set_inside_it():
     rates = {row: compose(overrides[row]).optimizer.head_mixing_rate_factor for row in ("all", "all_fast")}
     assert rates == {"all": 0.1, "all_fast": 1.0}
     assert compose(overrides["all"]).optimizer.kind == "muon"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (b"  one:", b"\tone:", "line 10: while scanning for the next token, found character '\\t' that cannot start"),
+        (b"shows: that", b"shows: that: it", "line 3: mapping values are not allowed here"),
+        (b"second head", b"second t\xeate", "line 3: the byte 0xea is not UTF-8"),
+        (b"  two:", b"  one:", "line 11: the key one is given twice"),
+        (b"  nano:", b"  tiny:", "budgets: the key tiny must be one of nano, small, medium, paper"),
+    ],
+)
+def test_a_slip_in_a_file_is_named_with_its_line_and_hides_no_other_table(
+    old, new, said, tmp_path, monkeypatch, capsys
+):
+    broken = write_tables(tmp_path, monkeypatch, {"slip": MINE.encode().replace(old, new), "mine": MINE.encode()})
+    with pytest.raises(Mistake, match=re.escape(f"{broken}: {said}")):
+        load("me2026/slip")
+    show_table(None, [], TableOptions(runs=tmp_path / "runs", format="csv"))
+    shown = capsys.readouterr()
+    assert [line.split(",")[0] for line in shown.out.splitlines()][:2] == ["table", "me2026/mine"]
+    assert "slip" not in shown.out and shown.err.startswith(f"left out: {broken}: {said}")
+
+
+def test_a_file_without_a_key_is_refused(tmp_path, monkeypatch):
+    broken = write_tables(tmp_path, monkeypatch, {"slip": b"# nothing yet\n"})
+    with pytest.raises(Mistake, match=re.escape(f"{broken}: has no keys; it must be a mapping")):
+        load("me2026/slip")
+
+
+def write_tables(folder_of_tables: Path, monkeypatch, contents: dict[str, bytes]) -> Path:
+    """Write tables of a paper, which are then the only ones; the path of the first."""
+    monkeypatch.setattr(folder, "TABLES", folder_of_tables)
+    paths = [folder_of_tables / "me2026" / f"{name}.yaml" for name in contents]
+    for path, content in zip(paths, contents.values(), strict=True):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    return paths[0]
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
 from pydantic import ValidationError
 
 from experiments.config.check import sentence
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.settings.group import Group
-from experiments.settings.plugins import CONF, conf_folders
+from experiments.settings.plugins import CONF, conf_folders, read_conf, shown
 
 TABLES = CONF / "table"
 PUBLISHED = "published"  # the YAML of a paper that is not a table
@@ -35,8 +34,7 @@ def read(name: str, kind: type[G]) -> G:
     """The file of `PAPER/NAME`, validated as a `kind`. Raises Mistake that names every wrong key."""
     places = [place / f"{name}.yaml" for place in _places()]
     path = next((path for path in places if path.is_file()), places[0])
-    where = f"conf/table/{name}.yaml" if path == places[0] else str(path)
-    return checked(yaml.safe_load(path.read_text(encoding="utf-8")), kind, where)
+    return checked(read_conf(path), kind, shown(path))
 
 
 def _places() -> list[Path]:
@@ -46,6 +44,8 @@ def _places() -> list[Path]:
 
 def checked(tree: object, kind: type[G], where: str) -> G:
     """`tree`, validated as a `kind`. Raises Mistake that names every wrong key."""
+    if not isinstance(tree, dict):
+        raise Mistake(f"{where}: has no keys; it must be a mapping, KEY: VALUE in each line")
     try:
         return kind.model_validate(tree)
     except ValidationError as errors:
@@ -69,7 +69,7 @@ def published_file(name: str) -> str:
 
 def learning_rates(name: str) -> dict[str, Any]:
     """The tuning of each family in a set of SHARED_LEARNING_RATES. Raises ValueError for an unknown set."""
-    sets = yaml.safe_load(SHARED_LEARNING_RATES.read_text(encoding="utf-8"))
+    sets = read_conf(SHARED_LEARNING_RATES)
     if name not in sets:
         raise ValueError(
             f"{SHARED_LEARNING_RATES.name} has no set {name!r}{did_you_mean(name, sets)}; there are: {', '.join(sets)}"

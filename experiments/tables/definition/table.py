@@ -12,6 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
+from experiments.search.objective import unknown_number
 from experiments.settings.group import Group, Number, Positive, Text
 from experiments.tables.definition.folder import learning_rates
 from experiments.tables.definition.inequality import IDENTIFIER, Statement, parse
@@ -263,6 +264,7 @@ class Table(Group):
     def _whole_budgets(self) -> Table:
         if self.source != "runs" and any(budget.finetune for budget in self.budgets.values()):
             raise ValueError(f"source: {self.source} trains nothing that could be fine-tuned")
+        self._check_numbers()
         for key, budget in self.budgets.items():
             for row in self.rows_at(key).values() if budget.learning_rates else ():
                 families = {family.partition("@")[0] for family in budget.learning_rates}
@@ -272,3 +274,16 @@ class Table(Group):
                         f"budgets.{key}.learning_rates: the family {row.family} has no learning rate{meant}"
                     )
         return self
+
+    def _check_numbers(self) -> None:
+        """Raises ValueError for a score that no result of `attn train` has; other sources have numbers of their own."""
+        named = {"columns": self.columns}
+        for key, budget in self.budgets.items():
+            named[f"budgets.{key}.score"] = [budget.score]
+            named[f"budgets.{key}.diverged"] = [budget.diverged] if budget.diverged else []
+            named[f"budgets.{key}.columns"] = budget.columns
+        for key, places in named.items() if self.source == "runs" else ():
+            for place in places:
+                # those of fine-tunings are checked with the task
+                if not place.startswith("finetune.") and (unknown := unknown_number(place)):
+                    raise ValueError(f"{key}: {unknown}")
