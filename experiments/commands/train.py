@@ -44,8 +44,11 @@ def launch_with(options: Options, overrides: list[str], flags: list[str], name: 
     if options.dry_run:
         return _dry_run(planned)
     if not planned.is_sweep:
-        from experiments.cells.cell import execute
+        from experiments.cells.cell import execute, finished_result
 
+        # a finished run needs no model, so torch is not imported for it
+        if finished_result(planned.cells[0]) is None:
+            check_buildable(planned.cells)
         return execute(planned.cells[0], torchrun=torchrun_process())
     if torchrun_process() is not None:
         raise Mistake("torchrun starts the processes of a single run; start a sweep without it, with trainer.devices=N")

@@ -19,6 +19,7 @@ from experiments.failures.missing_extra import check_installed
 from experiments.failures.wording import did_you_mean
 from experiments.files.digest import digest
 from experiments.measure.cores import check_threads
+from experiments.measure.devices import check_devices
 from experiments.model.kernel_availability import check_kernel
 from experiments.record.folder import run_name
 from experiments.record.mirrors.mirrors import check_loggers
@@ -29,6 +30,7 @@ from experiments.settings.ray_cluster import RayCluster
 from experiments.settings.run import Settings
 from experiments.settings.search import Search
 from experiments.tasks.choose import task_of
+from experiments.training.distributed.start import torchrun_process
 from experiments.training.run_length import planned_steps
 
 G = TypeVar("G", bound=Group)
@@ -186,13 +188,16 @@ def _refuse(wrong: Sequence[str], total: int) -> None:
 def check_cell(settings: Settings, *, runs_here: bool) -> None:
     """Raises Mistake for a run without an end.
 
-    If the run is to train here, also for a kernel, cores or a logger that is missing.
+    If the run is to train here, also for a kernel, cores, devices or a logger that is missing.
     """
     planned_steps(settings)
     # a launcher of Hydra's may train on other machines
     if runs_here:
         check_threads(settings.trainer.threads)
         check_kernel(settings)
+        # torchrun may have started processes on other machines too, and counts them itself
+        if torchrun_process() is None:
+            check_devices(settings)
         check_loggers(settings.logger)
 
 
@@ -217,9 +222,10 @@ def check_buildable(cells: list[Settings]) -> list[int]:
             return error
 
     counts = for_each_size(cells, count)
-    pairs = zip(cells, counts, strict=True)
+    wrong = [(cell, error) for cell, error in zip(cells, counts, strict=True) if isinstance(error, Mistake)]
     _refuse(
-        [f"{run_name(cell.model_dump())}: {error}" for cell, error in pairs if isinstance(error, Mistake)], len(cells)
+        [f"{run_name(cell.model_dump())}: {error}" if len(cells) > 1 else str(error) for cell, error in wrong],
+        len(cells),
     )
     return [count for count in counts if isinstance(count, int)]
 

@@ -6,6 +6,7 @@ import re
 import subprocess
 from functools import cache
 
+from experiments.failures.failure import Mistake
 from experiments.measure.cores import usable
 from experiments.settings.run import Settings
 
@@ -35,6 +36,35 @@ def device_count(settings: Settings) -> int:
 
         return len(visible_gpus())
     return max(1, len(usable()) // settings.trainer.threads)
+
+
+def check_devices(settings: Settings) -> None:
+    """Raises Mistake for a GPU that is missing, and for devices that this machine lacks or a run cannot be divided
+    among.
+    """
+    if settings.trainer.device not in ("auto", "cpu"):
+        from experiments.measure.hardware import resolve_device
+
+        resolve_device(settings.trainer.device)
+    if settings.trainer.devices != 1:
+        count = device_count(settings)
+        check_division(settings, count, count)
+
+
+def check_division(settings: Settings, count: int, local: int) -> None:
+    """Raises Mistake if a run cannot be divided among `count` devices, or if this machine does not have `local` of
+    them.
+    """
+    if (reason := settings.why_not_over(count)) is not None:
+        raise Mistake(reason)
+    if on_gpu(settings):
+        from experiments.measure.hardware import visible_gpus
+
+        kind, available = "GPUs", len(visible_gpus())
+    else:
+        kind, available = "cores for their threads", len(usable()) // settings.trainer.threads
+    if count > 1 and local > available:
+        raise Mistake(f"trainer.devices={local}: this machine has {available} {kind}; allowed: auto, 1 to {available}")
 
 
 def gpu_identity(name: str) -> str:

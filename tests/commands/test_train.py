@@ -45,6 +45,13 @@ def test_a_finished_run_is_returned_at_once_and_scored_on_other_text(attn, tiny,
     assert refused.returncode == 2 and "was trained for objective=masked only" in refused.stderr
 
 
+def test_sizes_that_a_variant_refuses_are_named_before_a_run_begins(attn, tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTN_CACHE", str(tmp_path / "cache"))
+    refused = attn("train", "variant=grouped_query", "variant.groups=7", "heads=2", *tiny)
+    assert refused.returncode == 2 and not list(tmp_path.iterdir()), refused.output
+    assert refused.stderr == "attn train: variant=grouped_query: groups: is 7, must be at most heads = 2\n"
+
+
 def test_a_folder_whose_name_is_not_utf8_is_refused_before_anything_is_written(attn, tiny, tmp_path):
     (place := tmp_path / os.fsdecode(b"a\xff")).mkdir()
     done = attn("train", "heads=2", *tiny, cwd=place)

@@ -11,6 +11,7 @@ from attention.kernels.cuda import kernel
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
 from experiments.launch.plan import CommandLine, plan
+from experiments.training.distributed.start import TORCHRUN_VARIABLES
 
 
 def sizes(words: list[str], flags: list[str]) -> list[tuple[str, int]]:
@@ -62,6 +63,25 @@ def test_whether_a_kernel_runs_here_is_asked_only_of_cells_that_do(monkeypatch):
     with pytest.raises(Mistake, match="backend=cuda: backend=cuda: it isn't here; here it must be one of auto"):
         plan(words, ["-m"])
     assert len(plan(["hydra/launcher=joblib", *words], ["-m"]).cells) == 2
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("trainer.device=cuda:99", "trainer.device=cuda:99"),
+        ("trainer.devices=99", "trainer.devices=99: this machine has"),
+    ],
+)
+def test_a_device_that_is_missing_is_refused_before_a_run_begins_here(word, said, monkeypatch):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    words = [word, "batch_size=99"]
+    with pytest.raises(Mistake, match=said):
+        plan(words, [])
+    assert plan(["hydra/launcher=joblib", *words], ["-m"]).cells
+    # it counts the devices of all machines
+    for name in TORCHRUN_VARIABLES:
+        monkeypatch.setenv(name, "99")
+    assert plan(words, []).cells
 
 
 def test_all_wrong_cells_are_named_and_none_is_kept():

@@ -59,13 +59,12 @@ class Runs:
         return [self._rows[row]]
 
     def check(self) -> None:
-        """Raises Mistake or DataError for a length, a text or a model that is certain to fail."""
-        from experiments.launch.plan import check_buildable, check_data
-        from experiments.training.run_length import planned_steps
+        """Raises Mistake or DataError for a length, a device, a text or a model that is certain to fail."""
+        from experiments.launch.plan import check_buildable, check_cell, check_data
 
         planned = list(self._settings.values())
         for settings in planned:
-            planned_steps(settings)
+            check_cell(settings, runs_here=True)
         check_data(planned)
         check_buildable(planned)
 

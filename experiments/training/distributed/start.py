@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from experiments.config.check import from_tree
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake
-from experiments.measure.cores import usable
-from experiments.measure.devices import device_count, on_gpu
+from experiments.measure.devices import check_division, device_count, on_gpu
 from experiments.processes.child import end_with_parent, process_arguments, why_ended
 from experiments.record.folder import RunFolder
 from experiments.settings.run import Settings
@@ -64,7 +63,7 @@ def torchrun_group(settings: Settings, torchrun: TorchrunProcess) -> Iterator[Di
             "leave trainer.devices out"
         )
     # processes on CPUs may share cores if torchrun is told to start more than there are: this is slow, but works
-    _check_devices(settings, torchrun.size, torchrun.local_size if on_gpu(settings) else 1)
+    check_division(settings, torchrun.size, torchrun.local_size if on_gpu(settings) else 1)
     from torch.distributed.rendezvous import rendezvous
 
     from experiments.training.distributed.group import PATIENCE, Member, joined
@@ -82,7 +81,7 @@ def with_followers(settings: Settings, folder: RunFolder) -> Iterator[World]:
     Raises Mistake if the run cannot be divided among so many devices.
     """
     count = device_count(settings)
-    _check_devices(settings, count, count)
+    check_division(settings, count, count)
     from experiments.training.distributed.group import Member, dist, joined
     from experiments.training.step.world import ALONE
 
@@ -167,20 +166,6 @@ class Followers:
                     print(f"another process of this run has ended: {ended}", file=sys.stderr, flush=True)
                     os._exit(ExitCode.FAILED)
                 return
-
-
-def _check_devices(settings: Settings, count: int, local: int) -> None:
-    """Raises Mistake if a run cannot be divided among so many devices, or if this machine has fewer."""
-    if (reason := settings.why_not_over(count)) is not None:
-        raise Mistake(reason)
-    if on_gpu(settings):
-        from experiments.measure.hardware import visible_gpus
-
-        kind, available = "GPUs", len(visible_gpus())
-    else:
-        kind, available = "cores for their threads", len(usable()) // settings.trainer.threads
-    if count > 1 and local > available:
-        raise Mistake(f"trainer.devices={local}: this machine has {available} {kind}; allowed: auto, 1 to {available}")
 
 
 def main() -> ExitCode:

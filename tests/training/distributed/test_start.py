@@ -16,7 +16,6 @@ import pytest
 
 from experiments.measure import devices
 from experiments.record.folder import RunFolder
-from experiments.training.distributed import start
 from experiments.training.distributed.start import TorchrunProcess, torchrun_process
 from tests.launch.sweeps import instead
 
@@ -27,8 +26,7 @@ TORCHRUN = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE
 
 @pytest.fixture
 def eight_cores(monkeypatch):
-    for module in (start, devices):
-        monkeypatch.setattr(module, "usable", lambda: [*range(8)])
+    monkeypatch.setattr(devices, "usable", lambda: [*range(8)])
 
 
 def losses(folder: RunFolder) -> list[float]:
