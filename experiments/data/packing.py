@@ -20,6 +20,7 @@ from experiments.data.corpus import SPLITS, Corpus, open_corpus
 from experiments.data.errors import DataError
 from experiments.data.shuffle import keys, permute
 from experiments.data.tokenizer import ReportProgress, Tokenizer
+from experiments.failures.wording import plural
 from experiments.files.digest import digest
 from experiments.settings.data import DataSettings
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
@@ -236,7 +237,8 @@ def _shuffled(spool: _Spool, round_keys: np.ndarray) -> Iterator[tuple[int, byte
 def _refuse(split: str, spools: dict[str, _Spool], length: int, report: ReportProgress) -> None:
     """Raise an error for a split without a single sequence, except for the test split, which a run does not need."""
     spool = spools[split]
-    has = f"the {split} split has {spool.token_count:,} tokens in {spool.documents:,} document(s)"
+    documents = f"{spool.documents:,} {plural('document', spool.documents)}"
+    has = f"the {split} split has {spool.token_count:,} tokens in {documents}"
     if split == "test":
         if spool.documents:
             report(f"{has}, fewer than a sequence of {length}: it is left out", 0, None)

@@ -15,6 +15,7 @@ from experiments.data.errors import DataError
 from experiments.data.readers.pairs import TAB
 from experiments.data.shuffle import keys, permute
 from experiments.data.tokenizer import ReportProgress, Tokenizer
+from experiments.failures.wording import plural
 
 PAIRS = 3  # purpose of the keys
 CHUNK = 4096  # pairs that are tokenized, or put into their order, at once
@@ -91,9 +92,8 @@ def _encoded(
 
 def _report_packed(split: str, fact: dict[str, int], side: int, report: ReportProgress) -> None:
     """Report the pairs that were left out. Raises DataError if a split that a run needs has none."""
-    has = (
-        f"the {split} split has {fact['documents']:,} pair(s), {fact['left_out']:,} of them of more than {side} tokens"
-    )
+    pairs = f"{fact['documents']:,} {plural('pair', fact['documents'])}"
+    has = f"the {split} split has {pairs}, {fact['left_out']:,} of them of more than {side} tokens"
     if not fact["sequences"] and split != "test":
         raise DataError(f"{has}: use a larger length, or more pairs")
     if fact["left_out"]:

@@ -19,7 +19,7 @@ from experiments.data.cache import Cache
 from experiments.data.corpus import Corpus
 from experiments.data.errors import DataError
 from experiments.data.readers.files import find
-from experiments.failures.wording import first_line
+from experiments.failures.wording import first_line, plural
 from experiments.files.digest import digest, text_digest
 from experiments.files.disk import read_bytes, read_text
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
@@ -229,18 +229,25 @@ def shortfall(identity: Mapping[str, Any]) -> str:
 def _sample(corpus: Corpus, report: ReportProgress) -> tuple[list[str], int]:
     """The first documents of the training split, up to SAMPLE bytes, and their number of bytes."""
     texts: list[str] = []
-    size = reported = 0
+    size = reported = held_out = 0
     for split, text in corpus.documents():
         if split == "train":
             texts.append(text)
             size += len(text.encode())
+        else:
+            held_out += 1
         if size - reported >= SAMPLE >> 5:
             report("reading text for the tokenizer", min(size, SAMPLE), SAMPLE)
             reported = size
         if size >= SAMPLE:
             break
+    if held_out and not texts:
+        raise DataError(
+            f"the training split has no text, because other splits got {held_out} {plural('document', held_out)}, all "
+            "that there are: use more and shorter documents (data.documents=row), or a longer text"
+        )
     if not texts:
-        raise DataError("the training split has no text; give a longer text, or add data.validation=FILE")
+        raise DataError("the training split has no text; give a longer text")
     return texts, size
 
 

@@ -51,6 +51,10 @@ def test_a_file_that_is_no_treebank_is_named(tmp_path):
     for name in ("notes.txt", "nothing.conllu"):
         with pytest.raises(Mistake, match=f"--treebank .*{name}"):
             list(read_treebank(tmp_path / name))
+    for wrong in (CONLLU.replace("\t4\taux", "\t_\taux"), CONLLU.replace("AUX\t", "AUX ")):
+        (tmp_path / "dogs.conllu").write_text(wrong, encoding="utf-8")
+        with pytest.raises(Mistake, match=r"dogs\.conllu: must be CoNLL-U, .* \(line 4: a word has 10 columns"):
+            list(read_treebank(tmp_path / "dogs.conllu"))
 
 
 def test_weights_of_words():

@@ -39,17 +39,22 @@ def read_treebank(path: Path) -> list[Tree]:
         raise Mistake(f"--treebank {path}: there is no such file", "a .conllu or .parquet of Universal Dependencies")
     try:
         return list(_parquet(path) if path.suffix == ".parquet" else _conllu(path))
-    except (ValueError, KeyError, IndexError) as error:
+    except (ValueError, KeyError) as error:
         raise Mistake(f"--treebank {path}: must be CoNLL-U, or Parquet with its columns ({error})") from error
 
 
 def _conllu(path: Path) -> Iterator[Tree]:
-    for block in path.read_text(encoding="utf-8").split("\n\n"):
-        rows = [line.split("\t") for line in block.splitlines() if line and not line.startswith("#")]
+    words: list[list[str]] = []
+    for number, line in enumerate([*path.read_text(encoding="utf-8").split("\n"), ""], start=1):
+        columns = line.split("\t")
         # 1-2 and 1.1 are contractions and omitted words
-        rows = [row for row in rows if row[0].isdigit()]
-        if rows:
-            yield _tree(*zip(*((row[1], row[6], row[7], row[9]) for row in rows), strict=True))
+        if columns[0].isdigit():
+            if len(columns) < 10 or not columns[6].isdigit():
+                raise ValueError(f"line {number}: a word has 10 columns between tabs, and a number in the seventh")
+            words.append(columns)
+        elif not line and words:
+            yield _tree(*zip(*((word[1], word[6], word[7], word[9]) for word in words), strict=True))
+            words = []
 
 
 def _parquet(path: Path) -> Iterator[Tree]:
