@@ -21,6 +21,7 @@ from experiments.failures.wording import did_you_mean
 from experiments.record.folder import RESULT
 from experiments.record.result import Fields
 from experiments.results.checked import first_lines, marked_result, remarks
+from experiments.results.find import where
 from experiments.results.index import Index, without_collection
 
 
@@ -30,10 +31,12 @@ def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> No
 
     Raises Mistake.
     """
-    results = results_of(runs, selection)
+    ended = ended_results(runs, selection)
+    results = matching(selection, ended)
     tables = tables_of(results)
     if not tables:
-        raise Mistake(f"no finished run in {runs}/{without_match(selection, results)}", "attn train makes one")
+        hint = "" if ended else "attn train makes one; --runs names another folder"
+        raise Mistake(f"no finished run {where(runs)}{without_match(selection, ended)}", hint)
     tables = sorted_tables(sort, tables)
     if beside := sum(map(shared_its_machine, results)):
         print(f"tokens_per_second of {beside} of {len(results)} runs were measured beside other work", file=sys.stderr)
@@ -51,15 +54,14 @@ def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> No
     show([{column: row.get(column) for column in columns} for rows in tables for row in rows], format)
 
 
-def results_of(runs: Path, selection: list[str]) -> list[Fields]:
-    """`result.json` of each run that is named or that matches every key=value; without either, of all runs.
+def ended_results(runs: Path, selection: list[str]) -> list[Fields]:
+    """`result.json` of each run that is named; if none is, of all runs that have ended.
 
-    Raises Mistake for a run that has not ended, and for a key that no run has.
+    Raises Mistake for a named run that has not ended.
     """
     with Index(runs) as index, first_lines(_warn) as warn:
         named = named_folders(selection, runs)
-        results = list(_results(named, index, warn) if named else _ended(index, warn))
-    return matching(selection, results)
+        return list(_results(named, index, warn) if named else _ended(index, warn))
 
 
 def sorted_tables(sort: str, tables: list[list[Row]]) -> list[list[Row]]:

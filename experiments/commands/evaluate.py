@@ -14,7 +14,7 @@ from experiments.display.rows import show
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.model.kernel_availability import set_kernel_cache, why_slower
-from experiments.record.folder import TOKENIZER, RunFolder
+from experiments.record.folder import RunFolder
 from experiments.results.find import find_run
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.group import WhichCheckpoint
@@ -35,14 +35,14 @@ def evaluate_run(
     settings = override(config, overrides)
     if settings.objective.kind != (trained := config["objective"]["kind"]):
         raise Mistake(f"objective={settings.objective.kind}: {folder.name} was trained for objective={trained} only")
-    _check_model(folder.name, config, settings.model_dump())
+    _check_model(folder.name, config, settings.model_dump(), overrides)
     if generate:
         if not settings.objective.generates:
             raise Mistake(
                 f"--generate: {folder.name} has objective={settings.objective.kind}, which generates no texts"
             )
         settings.objective.check_scorer("--generate")
-    own_tokenizer = FileTokenizer(kind="file", path=str(folder.path / TOKENIZER))
+    own_tokenizer = FileTokenizer(kind="file", path=str(folder.tokenizer_file()))
     tokenizer_source: dict[str, object] = {"tokenizer": own_tokenizer}
     if isinstance(settings, FinetuningSettings):
         if split != "validation":
@@ -55,14 +55,18 @@ def evaluate_run(
     show([{"run": folder.name, "checkpoint": f"{checkpoint}, step {step}", "split": split, **score}], format)
 
 
-def _check_model(name: str, trained: dict[str, Any], requested: dict[str, Any]) -> None:
+def _check_model(name: str, trained: dict[str, Any], requested: dict[str, Any], overrides: list[str]) -> None:
     """Refuse settings, such as heads, that give weights of the same shapes to another model. Raises Mistake."""
+    typed = {override.partition("=")[0] for override in overrides} - RUNTIME_KEYS
     for group in ("model", "variant"):
         for key, value in trained[group].items():
-            if key not in RUNTIME_KEYS and requested[group].get(key) != value:
+            if key not in RUNTIME_KEYS and (other := requested[group].get(key)) != value:
+                # one outside of groups also reaches those that refer to it
+                reaching = (each for each in typed if (trained.get(each), requested.get(each)) == (value, other))
+                named = next(reaching, f"{group}.{key}")
                 raise Mistake(
-                    f"{group}.{key} = {requested[group].get(key)!r}: {name} was trained with {value!r}",
-                    f"{group}.{key}={value} evaluates it as it was trained",
+                    f"{named} = {other!r}: {name} was trained with {value!r}",
+                    f"{named}={value} evaluates it as it was trained",
                 )
 
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.cells.cell import execute, folder_of
-from experiments.commands.compare import results_of
+from experiments.commands.compare import ended_results
 from experiments.config.check import from_tree
 from experiments.config.compose import compose
 from experiments.config.recorded import config_here
-from experiments.display.comparison import table_of
+from experiments.display.comparison import matching, table_of
 from experiments.failures.failure import Mistake
-from experiments.record.folder import TOKENIZER, RunFolder, known_checkpoint
+from experiments.record.folder import RunFolder, known_checkpoint
 from experiments.record.result import Result
 from experiments.results.find import find_run
 from experiments.settings.plugins import take
@@ -51,7 +51,7 @@ def load(run: str | Path, runs: str | Path = "runs", checkpoint: str = "best") -
     which = known_checkpoint(checkpoint, f"checkpoint={checkpoint!r}")
     folder = RunFolder(find_run(str(run), Path(runs)))
     settings = from_tree(config_here(folder))
-    tokenizer = tokenizers.load(folder.path / TOKENIZER)
+    tokenizer = tokenizers.load(folder.tokenizer_file())
     model = task_of(settings).build_model(tokenizer.vocabulary_size)
     load_weights(model, folder, tokenizer.digest, which, lambda line: print(line, file=sys.stderr))
     check_inputs_of(model)
@@ -71,7 +71,7 @@ def runs(folder: str | Path = "runs", **filters: Any) -> Any:
         f"{key}={value if isinstance(value, str) or not isinstance(value, Iterable) else ','.join(map(str, value))}"
         for key, value in filters.items()
     ]
-    results = results_of(Path(folder), selection)
+    results = matching(selection, ended_results(Path(folder), []))
     rows = table_of(results) if results else []
     if find_spec("pandas") is None:
         return rows

@@ -10,7 +10,7 @@ from experiments.failures.failure import Mistake
 from experiments.record.folder import CONFIG, RESULT, RunFolder
 from experiments.record.mirrors.wandb_server import TrackingError
 from experiments.record.mirrors.wandb_sync import sync
-from experiments.results.find import find_runs, folders_in
+from experiments.results.find import find_runs, folders_in, where
 
 
 def sync_runs(names: list[str], runs: Path, project: str | None) -> ExitCode:
@@ -26,7 +26,7 @@ def sync_runs(names: list[str], runs: Path, project: str | None) -> ExitCode:
         path for path in folders_in(runs) if any((path / name).is_file() for name in (CONFIG, RESULT))
     ]
     if not folders:
-        raise Mistake(f"there are no runs in {runs}/", "attn train makes one; --runs names another folder")
+        raise Mistake(f"there are no runs {where(runs)}", "attn train makes one; --runs names another folder")
     try:
         failures = sync([*map(RunFolder, folders)], destination, project is not None, print)
     except TrackingError as error:

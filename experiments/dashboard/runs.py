@@ -14,6 +14,7 @@ from experiments.measure.quality import perplexity
 from experiments.record.folder import CONFIG, RunFolder, parse_config
 from experiments.record.result import UNKNOWN, Fields
 from experiments.results.checked import first_lines, marked_result
+from experiments.results.find import where
 from experiments.results.index import Index
 
 
@@ -27,8 +28,8 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[Fields]:
     results = list(_readable(named_folders(selection, runs) or index.folders(), index))
     tasks = by_task(matching(selection, results))
     if not tasks:
-        unmatched = f"no run in {runs}/{without_match(selection, results)}"
-        raise Mistake(unmatched, "attn train makes one; --runs names another folder")
+        hint = "" if results else "attn train makes one; --runs names another folder"
+        raise Mistake(f"no run {where(runs)}{without_match(selection, results)}", hint)
     if len(tasks) > 1 and None not in tasks:
         raise Mistake(
             f"these runs belong to several tasks: {', '.join(sorted(map(str, tasks)))}", "choose one with task=NAME"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.display.rows import Row
-from experiments.failures.failure import Mistake
+from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import did_you_mean
 from experiments.measure.cores import BUSY
 from experiments.record.dotted import Values, value_at
@@ -82,7 +82,7 @@ def named_folders(selection: list[str], runs: Path) -> list[Path]:
 
 def matching(selection: list[str], results: list[Fields]) -> list[Fields]:
     """The results that agree with every key=value of `selection`; key=a,b means either. Raises Mistake."""
-    filters = dict(item.split("=", 1) for item in selection if "=" in item)
+    filters = once((key, wanted) for key, equals, wanted in (item.partition("=") for item in selection) if equals)
     for key in filters:
         _check_filter(key, results)
     return [
@@ -93,11 +93,11 @@ def matching(selection: list[str], results: list[Fields]) -> list[Fields]:
 
 
 def without_match(selection: list[str], results: list[Fields]) -> str:
-    """` matches heads=7 (did you mean 6?)`, for a message that no run does; empty for a selection of all runs.
+    """` matches heads=7 (did you mean 6?)`, for a message that no run does; empty if there are none at all.
 
     The hint is about the first value that is similar to one of a result.
     """
-    return f" matches {' '.join(selection)}{_near_value(selection, results)}" if selection else ""
+    return f" matches {' '.join(selection)}{_near_value(selection, results)}" if selection and results else ""
 
 
 def _near_value(selection: list[str], results: list[Fields]) -> str:

@@ -114,7 +114,7 @@ def open_trained_run(
     """The trained run with its own tokenizer. Raises Mistake, also without a good checkpoint."""
     if (length := settings.model.segment_length) is not None:
         raise Mistake(f"{folder.name}: model.segment_length={length}; maps need a run without segments")
-    tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
+    tokenizer = FileTokenizer(kind="file", path=str(folder.tokenizer_file()))
     set_kernel_cache(settings)
     pretraining = Pretraining(settings.model_copy(update={"tokenizer": tokenizer}))
     dataset = pretraining.prepare(report)

@@ -104,9 +104,13 @@ def load_weights(
     """
     checkpoint = load(run.checkpoint, which, report)
     if checkpoint is None:
-        other = "newest" if which == "best" else "best"
-        folder = run.checkpoint
-        raise Mistake(f"{folder}: there is no good {which} checkpoint to load; --checkpoint {other} loads the other")
+        other: WhichCheckpoint = "newest" if which == "best" else "best"
+        if load(run.checkpoint, other, report) is None:
+            anew = f"remove {run.path}, and repeat the command that made the run"
+            raise Mistake(f"{run.checkpoint}: there is no good checkpoint to load", anew)
+        raise Mistake(
+            f"{run.checkpoint}: there is no good {which} checkpoint to load", f"--checkpoint {other} loads the other"
+        )
     check_origin(checkpoint, run, tokenizer)
     # a result that cannot be read says nothing about good weights
     with suppress(RunFolderError):

@@ -210,6 +210,14 @@ class RunFolder:
         except ValueError as error:
             raise _damaged(path, error) from error
 
+    def tokenizer_file(self) -> Path:
+        """The file of the run's tokenizer, which exists."""
+        path = self.path / TOKENIZER
+        if not path.exists():
+            way = f"restore it, or remove {RESULT} and repeat the command that made the run"
+            raise RunFolderError(f"{path}: the run lacks its tokenizer; {way}")
+        return path
+
     def write_environment(self, facts: dict[str, Any]) -> None:
         """Record the environment of the run.
 
@@ -317,4 +325,6 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _damaged(path: Path, error: ValueError) -> RunFolderError:
-    return RunFolderError(f"{path}: damaged ({error}); remove this file, and repeat the command that made the run")
+    # a result is refused without the files that it was written with
+    files = "this file" if path.name == RESULT or not path.with_name(RESULT).exists() else f"this file and {RESULT}"
+    return RunFolderError(f"{path}: damaged ({error}); remove {files}, and repeat the command that made the run")

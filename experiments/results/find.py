@@ -24,8 +24,16 @@ def find_runs(name: str, runs: Path) -> list[Path]:
     if not folders:
         known = sorted(each.name for each in folder.glob("*") if _is_run(each))
         hint = "`attn compare` lists the finished ones"
-        raise Mistake(f"there is no run {name!r} in {folder}/" + did_you_mean(path.name, _with_starts(known)), hint)
+        meant = did_you_mean(path.name, _with_starts(known))
+        raise Mistake(f"there is no run {name!r} {where(folder)}{meant}", hint)
     return folders
+
+
+def where(runs: Path) -> str:
+    """`in runs/`, for a message that a run is not there, and why if there is no such folder."""
+    if runs.is_dir():
+        return f"in {runs}/"
+    return f"in {runs}, which is not a folder" if runs.exists() else f"in {runs}/, which does not exist"
 
 
 def names_with_start(start: str, runs: Path) -> list[str]:

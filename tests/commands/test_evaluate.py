@@ -176,6 +176,12 @@ def test_what_the_weights_were_not_trained_with_is_refused_by_name(copied, chang
     assert str(refused.value).count("\n") <= 1
 
 
+def test_a_run_without_its_tokenizer_is_named(copied):
+    (copied / "tokenizer.json").unlink()
+    with pytest.raises(Failure, match=r"tokenizer\.json: the run lacks its tokenizer; restore it, or remove"):
+        evaluate_run("multi_head", [], copied.parent, "best", "json")
+
+
 def test_a_split_that_is_given_twice_is_refused(score):
     with pytest.raises(Mistake, match="split is given twice: split=test and split=train"):
         score[1]("split=test", "split=train")
@@ -183,10 +189,10 @@ def test_a_split_that_is_given_twice_is_refused(score):
 
 @pytest.mark.parametrize(
     ("word", "said"),
-    [("heads=1", "variant.heads = 1"), ("norm=post", "model.norm = 'post'"), ("length=32", "model.rotary_base = 32.0")],
+    [("heads=1", "heads = 1"), ("norm=post", "norm = 'post'"), ("length=32", "model.rotary_base = 32.0")],
 )
 def test_another_model_of_the_same_shapes_is_refused_with_the_override_that_keeps_it(score, word, said):
-    with pytest.raises(Mistake, match=f"{re.escape(said)}.* was trained with") as refused:
+    with pytest.raises(Mistake, match=f"^{re.escape(said)}.* was trained with") as refused:
         score[1](word)
     key = said.partition(" = ")[0]
     assert f"\n  {key}=" in str(refused.value)

@@ -100,13 +100,27 @@ def test_filtered(runs, capsys):
     [
         (["head=6"], "loss", "head: no run has such a setting.*heads"),
         ([], "los", "--sort los: there is no such column.*loss"),
-        (["heads=7"], "loss", "no finished run in .* matches heads=7"),
+        (["heads=7"], "loss", "no finished run in .*/ matches heads=7$"),
+        (["variant=talkin_heads"], "loss", r"matches variant=talkin_heads \(did you mean talking_heads\?\)$"),
+        (["heads=6", "heads=12"], "loss", "heads is given twice: 6 and 12"),
         (["e"], "loss", "there is no run 'e'"),
     ],
 )
 def test_mistakes(runs, which, sort, message):
     with pytest.raises(Mistake, match=message):
         compare_runs(which, runs, sort, "table")
+
+
+def test_a_folder_of_runs_that_is_not_there_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    for name, said in (
+        ("", "in .*/\n"),
+        ("nowhere", "in .*nowhere/, which does not exist\n"),
+        ("file", "in .*file, which is not a folder\n"),
+    ):
+        for which in ([], ["heads=6"]):
+            with pytest.raises(Mistake, match=f"no finished run {said}  attn train makes one"):
+                compare_runs(which, tmp_path / name, "loss", "table")
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"NaN", b"null", b"\xff\xfe", b"[" * 100_000, b'{"digest": 1}'])

@@ -363,9 +363,14 @@ def test_the_lock_goes_with_a_killed_process(settings, python, tmp_path):
 )
 def test_a_damaged_file_is_named(folder, name, read, content):
     (folder.path / name).write_bytes(content)
-    with pytest.raises(RunFolderError, match=f"{name}: damaged.*remove") as caught:
+    with pytest.raises(RunFolderError, match=f"{name}: damaged.*remove this file, and repeat") as caught:
         getattr(folder, read)()
     assert "\n" not in str(caught.value)
+    # a result that stays refuses the run whose file was removed
+    (folder.path / "result.json").write_bytes(content)
+    files = "this file" if name == "result.json" else "this file and result.json"
+    with pytest.raises(RunFolderError, match=f"remove {files}, and repeat"):
+        getattr(folder, read)()
 
 
 def test_a_result_of_another_version_is_not_called_damaged(folder):

@@ -282,8 +282,8 @@ class Table(Group):
             named[f"budgets.{key}.score"] = [budget.score]
             named[f"budgets.{key}.diverged"] = [budget.diverged] if budget.diverged else []
             named[f"budgets.{key}.columns"] = budget.columns
-        for key, places in named.items() if self.source == "runs" else ():
+        for where, places in named.items() if self.source == "runs" else ():
             for place in places:
                 # those of fine-tunings are checked with the task
                 if not place.startswith("finetune.") and (unknown := unknown_number(place)):
-                    raise ValueError(f"{key}: {unknown}")
+                    raise ValueError(f"{where}: {unknown}")
