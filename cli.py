@@ -131,6 +131,20 @@ class Commands(TyperGroup):
                 args = [args[0], *take(args[1:])]
         return super().parse_args(ctx, args)
 
+    def invoke(self, ctx: Any) -> Any:
+        """Call the command. A wrong value of an option is refused in the words for a wrong setting."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            # only the error behind it knows the value
+            if error.param is None or not hasattr(error.__cause__, "errors"):
+                raise
+            from experiments.config.check import of_option
+
+            name = f"--{error.param.name}" if error.param.param_type_name == "option" else error.param.name
+            with _command(ctx.invoked_subcommand):
+                raise of_option(name.replace("_", "-"), error.__cause__) from error
+
 
 app = typer.Typer(
     cls=Commands,
@@ -210,14 +224,12 @@ def _table_names() -> list[str]:
 
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[KEY=VALUE]...", help="Settings, as `attn train --help` lists them.", autocompletion=_complete
-    ),
+    typer.Argument(metavar="KEY=VALUE", help="Settings; docs/settings.md lists them.", autocompletion=_complete),
 ]
 Selection = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[RUN | KEY=VALUE]...",
+        metavar="RUN|KEY=VALUE",
         help="Runs by name or by settings (key=a,b: either); default: every run.",
         autocompletion=_selection,
     ),
@@ -360,7 +372,7 @@ def compare(
 def table(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="PAPER/TABLE; without it, list all tables.", autocompletion=_table_names),
+        typer.Argument(metavar="NAME", help="PAPER/TABLE; without it, list all tables.", autocompletion=_table_names),
     ] = None,
     overrides: Overrides = None,
     budget: Annotated[
@@ -460,7 +472,7 @@ def heads(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="RUN [RUN]",
+            metavar="RUN",
             help="A run folder, its name, or a unique start of its name.",
             autocompletion=_run_names,
         ),
@@ -582,13 +594,12 @@ def export(
     contains the code of the model, and is loaded with trust_remote_code=True.
     """
     with _command("export"):
-        from experiments.commands.export_custom import NAME, export_custom
+        from experiments.commands.export_checkpoint import CUSTOM, export_run
+        from experiments.commands.export_custom import export_custom
 
-        if format == NAME:
+        if format == CUSTOM:
             export_custom(run, target, runs, _known(checkpoint))
             return
-        from experiments.commands.export_checkpoint import export_run
-
         export_run(run, target, runs, _known(checkpoint), format)
 
 
@@ -612,7 +623,7 @@ def push(
 def sync(
     selection: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Runs to upload; default: every run.", autocompletion=_run_names),
+        typer.Argument(metavar="RUN", help="Runs to upload; default: every run.", autocompletion=_run_names),
     ] = None,
     runs: Runs = RUNS,
     project: Project = None,
@@ -633,7 +644,9 @@ def sync(
 
 @app.command()
 def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
-    """Print the shell script that completes commands, settings, and the names of runs and tables.
+    """Print the script for completion in a shell.
+
+    It completes commands, settings, and the names of runs and tables.
 
     \b
       eval "$(attn completion bash)"

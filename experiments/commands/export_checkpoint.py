@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.config.recorded import pretraining
 from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 from experiments.record.durable import new_folder, to_json
 from experiments.record.folder import TOKENIZER, RunFolder
 from experiments.results.find import find_run
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from experiments.data.tokenizer import Tokenizer
     from experiments.formats.format import Format
 
+CUSTOM = "transformers-custom"  # the --format of `export_custom`
 POSITION_TABLE = "embedding.position.weight"
 
 
@@ -32,7 +34,7 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
     check_target(target)
     run = RunFolder(find_run(name, runs))
     settings = pretraining(run)
-    tokenizer = load(run.path / TOKENIZER)
+    tokenizer = load(run.tokenizer_file())
     imported = (run.environment() or {}).get("imported", {})
     format, config = _fitting_format(settings, tokenizer, model_type, imported)
     model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
@@ -73,10 +75,14 @@ def _fitting_format(
 
     For an imported model, the format of its source comes first, with the other keys of the source's config.json.
     """
-    from experiments.formats.format import format_of, formats
+    from experiments.formats.format import formats
 
-    source = imported.get("model_type")
-    candidates = list(formats().values()) if model_type is None else [format_of(model_type)]
+    known, source = formats(), imported.get("model_type")
+    if model_type is not None and model_type not in known:
+        allowed = [*known, CUSTOM]
+        meant = did_you_mean(model_type, allowed)
+        raise Mistake(f"--format {model_type}: must be one of {', '.join(allowed)}{meant}")
+    candidates = [*known.values()] if model_type is None else [known[model_type]]
     refusals = []
     for format in sorted(candidates, key=lambda format: format.model_type != source):
         try:
@@ -87,7 +93,9 @@ def _fitting_format(
         config = format.with_tokens(config, token_ids(tokenizer)) | {"dtype": "float32"}
         rest = imported.get("config", {}) if format.model_type == source else {}
         return format, {key: value for key, value in rest.items() if key != "torch_dtype"} | config
-    raise Mistake("no format can express this run:\n  " + "\n  ".join(refusals))
+    raise Mistake(
+        "\n  ".join(["no format can express this run:", *refusals]), f"--format {CUSTOM} exports the model of any run"
+    )
 
 
 def token_ids(tokenizer: Tokenizer) -> dict[str, int]:

@@ -12,7 +12,7 @@ from experiments.config.recorded import pretraining
 from experiments.failures.failure import Mistake
 from experiments.record.code_digest import code_digests, module_name
 from experiments.record.durable import new_folder
-from experiments.record.folder import TOKENIZER, RunFolder
+from experiments.record.folder import RunFolder
 from experiments.results.find import find_run
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.plugins import imported_file, modules
@@ -20,7 +20,6 @@ from experiments.settings.run import Settings
 from experiments.settings.variant import attention_folder
 from experiments.tasks.pretraining import Pretraining
 
-NAME = "transformers-custom"
 PACKAGES = ("model", "settings", "files", "failures")  # of experiments, whose code the folder carries
 # the class of transformers that loads a model of an architecture
 AUTO = {"causal_decoder": "AutoModelForCausalLM", "encoder_decoder": "AutoModelForSeq2SeqLM"}
@@ -37,7 +36,7 @@ def export_custom(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoi
     check_target(target)
     run = RunFolder(find_run(name, runs))
     settings = pretraining(run)
-    tokenizer = load(run.path / TOKENIZER)
+    tokenizer = load(run.tokenizer_file())
     model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
     load_weights(model, run, tokenizer.digest, checkpoint, print)
     stored = {f"model.{key.removeprefix(MODEL)}": value.contiguous() for key, value in weights(model).items()}

@@ -96,6 +96,18 @@ def sentence(error: Any, path: tuple[int | str, ...], sources: dict[Any, Any]) -
     return f"{key} = {shortened(repr(error['input']))}: must be {_allowed(error)}{origin}"
 
 
+def of_option(name: str, errors: ValidationError) -> Mistake:
+    """What is wrong with the value of an option of a command, `--sequences 0: must be at least 1`."""
+    error = errors.errors()[0]
+    if error["type"] == "value_error":
+        # Typer's own words, `'xml' is not one of 'table', 'csv'.`
+        _, *choices = re.findall("'([^']*)'", str(error["ctx"]["error"]))
+        allowed = f"one of {', '.join(choices)}" + did_you_mean(str(error["input"]), choices)
+    else:
+        allowed = _allowed(error)
+    return Mistake(f"{name} {error['input']}: must be {allowed}")
+
+
 def _allowed(error: Any) -> str:
     context = error.get("ctx", {})
     match error["type"]:
@@ -112,9 +124,9 @@ def _allowed(error: Any) -> str:
             return f"less than {context['lt']}"
         case "less_than_equal":
             return f"at most {context['le']}"
-        case "int_type" | "int_from_float":
+        case "int_type" | "int_from_float" | "int_parsing":
             return "a whole number"
-        case "float_type" | "finite_number":
+        case "float_type" | "finite_number" | "float_parsing":
             return "a finite number"
         case "bool_type":
             return "true or false"

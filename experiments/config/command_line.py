@@ -98,7 +98,9 @@ def check_overrides(overrides: list[str], name: str = "config") -> list[Override
         if key.startswith(("hydra.", "hydra/")):
             continue
         if override.is_add() or override.is_force_add() or override.is_delete():
-            hint = f"write {text.lstrip('+~')}" if key in known_keys(name=name) else near_key(key, name=name)
+            bare = text.lstrip("+~")
+            right = f"write {bare}" if "=" in bare else f"leave it out, or write {bare}=VALUE"
+            hint = right if key in known_keys(name=name) else near_key(key, name=name)
             raise Mistake(f"{text!r}: overrides set keys; they do not add or remove them", hint)
         if "@" in key:
             raise Mistake(f"{text!r}: a key cannot contain @", near_key(key.replace("@", ""), name=name))

@@ -86,6 +86,7 @@ class BertFormat(Format):
     """BERT with its masked-token head. Its subclasses are the same function under other names."""
 
     model_type: ClassVar[str] = "bert"
+    proper_name: ClassVar[str] = "BERT"  # in messages
     architecture: ClassVar[str] = "BertForMaskedLM"
     # the pooler and the next-sentence head of a pre-training checkpoint, and positions that are only counted
     unused: ClassVar[str] = r"bert\.pooler\..*|cls\.seq_relationship\..*|bert\.embeddings\.position_ids"
@@ -195,7 +196,7 @@ class BertFormat(Format):
         return Names(self.renamed, f"a {self.architecture}")
 
     def _inexpressible(self, settings: Settings) -> Iterator[str]:
-        variant, name = settings.variant, self.model_type.upper()
+        variant, name = settings.variant, self.proper_name
         if variant["name"] not in ("multi_head", "low_rank_value") or not variant["scaled"]:
             unscaled = " with scaled=false" if variant.get("scaled") is False else ""
             yield f"variant={variant['name']}{unscaled} is not the attention of a {name}"

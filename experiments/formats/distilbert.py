@@ -22,6 +22,7 @@ class DistilBertFormat(BertFormat):
     """BERT without token types, under other names."""
 
     model_type: ClassVar[str] = "distilbert"
+    proper_name: ClassVar[str] = "DistilBERT"
     architecture: ClassVar[str] = "DistilBertForMaskedLM"
     unused: ClassVar[str] = r"distilbert\.embeddings\.position_ids"
     renamed: ClassVar[dict[str, str]] = {

@@ -21,6 +21,7 @@ class RobertaFormat(BertFormat):
     """RoBERTa with its masked-token head. Its first token has the position after that of padding."""
 
     model_type: ClassVar[str] = "roberta"
+    proper_name: ClassVar[str] = "RoBERTa"
     architecture: ClassVar[str] = "RobertaForMaskedLM"
     unused: ClassVar[str] = r"roberta\.pooler\..*|roberta\.embeddings\.position_ids"
     renamed: ClassVar[dict[str, str]] = {
@@ -44,5 +45,5 @@ class RobertaFormat(BertFormat):
 
     def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
         """The config.json, in which positions are counted from the first token on."""
-        require("RoBERTa", settings, {"model.activation": "gelu"})
+        require(self.proper_name, settings, {"model.activation": "gelu"})
         return super().config(settings, vocabulary_size)

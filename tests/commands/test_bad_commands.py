@@ -129,6 +129,25 @@ def misspelling(chance: random.Random, keys: list[str], run: str) -> tuple[list[
     )()
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            "compare --format cvs",
+            "compare: --format cvs: must be one of table, markdown, csv, json (did you mean csv?)",
+        ),
+        ("heads a --sequences x", "heads: --sequences x: must be a whole number"),
+        ("heads a --penalty x", "heads: --penalty x: must be a finite number"),
+        ("table a/b --hours -1", "table: --hours -1: must be at least 0.0"),
+        ("table a/b --plan 1", "table: --plan 1: must be at least 2"),
+        ("completion tcsh", "completion: shell tcsh: must be one of bash, zsh, fish"),
+    ],
+)
+def test_a_wrong_value_of_an_option_is_refused_like_that_of_a_setting(attn, words, said):
+    done = attn(*words.split())
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"attn {said}\n")
+
+
 @pytest.mark.campaign
 def test_a_misspelt_word_is_answered_with_the_right_one(attn, tmp_path, chance, scale):
     run = tmp_path / "runs" / "talking_heads-l4-d192-h24-s0-0123abcd"

@@ -89,8 +89,12 @@ def test_an_imported_run_computes_the_same_and_can_be_exported_again(bert, text,
     evaluate_run("mine", [], runs, "best", "json")
     (row,) = json.loads(capsys.readouterr().out)
     assert row["checkpoint"] == "best, step 0" and row["loss"] > 0
-    with pytest.raises(Mistake, match="no good newest checkpoint"):
+    with pytest.raises(Mistake, match="no good newest checkpoint to load\n  --checkpoint best loads the other"):
         evaluate_run("mine", [], runs, "newest", "json")
+    shutil.rmtree(folder.checkpoint)
+    for which in ("best", "newest"):
+        with pytest.raises(Mistake, match=r"no good checkpoint to load\n  remove .*/mine, and repeat the command"):
+            evaluate_run("mine", [], runs, which, "json")
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -234,9 +238,11 @@ def test_a_run_that_no_format_expresses_is_refused_by_name(bert, tmp_path):
     other = config | {"norm": "pre", "model": config["model"] | {"norm": "pre", "head_transform": False}}
     (runs / "mine/config.yaml").write_text(config_text(other))
     said = r"  bert: norm=pre: a BERT has post; model\.head_transform=false: a BERT has true\n"
-    with pytest.raises(Mistake, match=rf"no format can express this run:\n(  .*\n)*{said}"):
+    with pytest.raises(Mistake, match=rf"no format can express this run:\n(  .*\n)*{said}") as refused:
         export_run("mine", tmp_path / "out", runs, "best", None)
-    with pytest.raises(Mistake, match=r"model_type = 'bart'"):
+    assert "distilbert: norm=pre: a DistilBERT has post" in str(refused.value)
+    assert str(refused.value).endswith("\n  --format transformers-custom exports the model of any run")
+    with pytest.raises(Mistake, match=r"--format bart: must be one of albert, bert, .*, transformers-custom"):
         export_run("mine", tmp_path / "out", runs, "best", "bart")
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
     shutil.rmtree(runs)
@@ -244,7 +250,7 @@ def test_a_run_that_no_format_expresses_is_refused_by_name(bert, tmp_path):
 
 def test_every_file_of_the_folder_is_a_format():
     folder = Path(format_module.__file__).parent
-    shared = {"__init__", "format", "requirements", "source", "own_sizes"}
+    shared = {"__init__", "format", "requirements", "source", "own_sizes", "names"}
     assert set(formats()) == {path.stem for path in folder.glob("*.py")} - shared
 
 

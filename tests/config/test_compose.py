@@ -189,7 +189,7 @@ def test_no_configuration_can_import_anything(path):
         (["heds=24"], ["'heds'", "did you mean heads?"]),
         (["+heds=24"], ["+heds=24", "did you mean heads?"]),
         (["++heads=24"], ["do not add", "write heads=24"]),
-        (["~heads"], ["do not add or remove"]),
+        (["~heads"], ["do not add or remove", "leave it out, or write heads=VALUE"]),
         (["runs='~/x'"], ["runs: ~/x: only a shell replaces ~", "$HOME"]),
         (["cache='~'"], ["cache: ~: only a shell replaces ~"]),
         (["heads=6", "heads=12"], ["heads is given twice", "heads=6", "heads=12"]),
