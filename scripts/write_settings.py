@@ -141,10 +141,8 @@ def chosen(group: str) -> str | None:
 
 def presets(group: str, basis: str | None = None) -> str:
     """The sentence that lists the options of a group."""
-    names = ", ".join(
-        f"`{option}`{' (the default)' * (option == chosen(group))}" for option in options(group) if option != basis
-    )
-    also = f" The table has the defaults of `{basis}`, on which the presets are based." if basis else ""
+    names = ", ".join(f"`{option}`{' (the default)' * (option == chosen(group))}" for option in options(group))
+    also = f" The table has the defaults of `{basis}`, on which the others are based." if basis else ""
     return f"Choose one with `{group}=NAME`: {names}.{also}\n"
 
 
