@@ -136,14 +136,17 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
-            # only the error behind it knows the value
-            if error.param is None or not hasattr(error.__cause__, "errors"):
-                raise
+            from pydantic import ValidationError
+
             from experiments.config.check import of_option
 
-            name = f"--{error.param.name}" if error.param.param_type_name == "option" else error.param.name
+            # only the error behind it knows the value
+            param, cause = error.param, error.__cause__
+            if param is None or not isinstance(cause, ValidationError):
+                raise
+            name = f"--{param.name}" if param.param_type_name == "option" else str(param.name)
             with _command(ctx.invoked_subcommand):
-                raise of_option(name.replace("_", "-"), error.__cause__) from error
+                raise of_option(name.replace("_", "-"), cause) from error
 
 
 app = typer.Typer(
