@@ -19,10 +19,11 @@ START_STD = 0.2  # standard deviation of a random mixing, as in the authors' cod
 
 
 class Attention(ProjectedAttention):
-    """softmax((Q diag(m_i) K^T + M b_i) / sqrt(key_size)) V_i in head i, with Q and K of width heads * key_size.
+    """softmax((Q diag(m_i) K^T + (M b_i)^T) / sqrt(key_size)) V_i in head i, with Q and K of width heads * key_size.
 
     Q and K are as wide as all heads of multi-head attention together (the paper's D_k). `mixing` holds the vectors m_i
-    [heads, D_k]. `content_bias` holds the b_i, which replace the biases of Q and K.
+    [heads, D_k]. `content_bias` holds the b_i, which replace the biases of Q and K; the row (M b_i)^T is added to the
+    logits of every query.
     start: how the mixing starts. With `concatenated`, m_i is 1 on the features of head i and 0 elsewhere, which is
     multi-head attention. With `random`, it is drawn.
     """

@@ -17,10 +17,11 @@ KEPT = 4  # tables that a rotation keeps; those of queries and keys may differ, 
 
 
 class Rotary:
-    """Rotates features i and i + K/2 together by the angle position * base ** (-2 i / K), for i < K/2 (equation 34).
+    """Rotates features i and i + half together by the angle position * base ** (-i / half), for i < half = K // 2.
 
-    The features of a pair are half a head apart, while they are neighbours in the paper. This only reorders the
-    features, and makes the slices contiguous. If K is odd, the last feature stays as it is.
+    With an even K, as in the paper, these are the angles of its equation 34. If K is odd, the last feature stays as it
+    is. The features of a pair are half a head apart, while they are neighbours in the paper. This only reorders the
+    features, and makes the slices contiguous.
     """
 
     def __init__(self, base: float) -> None:
