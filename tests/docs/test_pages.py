@@ -50,7 +50,7 @@ def test_every_page_of_results_is_in_the_navigation_of_the_site():
     pytest.importorskip("latex2mathml")
     script = runpy.run_path(str(ROOT / "scripts" / "site_hooks.py"))
     nav = yaml.safe_load(re.findall(r"^nav:\n.*", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.M | re.S)[0])
-    shown = re.findall(r"[\w/]+\.md", str(script["on_config"](SimpleNamespace(**nav)).nav))
+    shown = re.findall(r"[\w/-]+\.md", str(script["on_config"](SimpleNamespace(**nav)).nav))
     assert sorted(shown) == sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
 
