@@ -120,8 +120,8 @@ def code_digests(
     # only for kinds that the user adds; for our own, the version of the packed text is enough
     modules += (kind_of_data,) * (module_file(kind_of_data) is not None)
     roots = (root or attention_folder().parent, *code_folders())
-    digests = _digests(roots, modules, frozenset(unused), FOLLOWED)
-    digests |= {place: _version(roots[0] / place) for place in VERSIONED} | _table_lines(settings["model"])
+    versions = {place: _version(roots[0] / place) for place in VERSIONED}
+    digests = dict(_digests(roots, modules, frozenset(unused), FOLLOWED)) | versions | _table_lines(settings["model"])
     for kernel in sorted(ran & KERNELS.keys()):
         digests |= _compiled_sources(roots[0], kernel)
     return digests
@@ -130,7 +130,7 @@ def code_digests(
 def measure_digests(module: str) -> dict[str, str]:
     """The digest of each file that a measurement of trained models computes with, by its path."""
     roots = (attention_folder().parent, *code_folders())
-    return _digests(roots, (module,), frozenset(), ("experiments.heads.", *FOLLOWED))
+    return dict(_digests(roots, (module,), frozenset(), ("experiments.heads.", *FOLLOWED)))
 
 
 def _named_modules(model: Mapping[str, Any]) -> tuple[str, ...]:
@@ -156,7 +156,7 @@ def _table_lines(model: Mapping[str, Any]) -> dict[str, str]:
 @functools.cache
 def _digests(
     roots: tuple[Path, ...], modules: tuple[str, ...], unused: frozenset[str], followed: tuple[str, ...]
-) -> dict[str, str]:
+) -> Mapping[str, str]:
     """The digests of the modules and of everything that they import, without what is not used.
 
     followed: the beginnings of the names of those modules of ours whose imports count.

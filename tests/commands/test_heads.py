@@ -19,7 +19,7 @@ from experiments.failures.failure import Mistake
 from experiments.heads import report
 from experiments.heads.measures.pruning import load_pruned
 from experiments.heads.options import HeadsOptions
-from experiments.heads.section import Section
+from experiments.heads.section import Column, Section
 from experiments.results.find import find_run
 from tests.fixtures.figures import leave_undrawn
 
@@ -105,7 +105,7 @@ def test_a_section_that_was_made_earlier_stays_and_says_so(tmp_path, names):
     first, gates = Section("What the heads look at", "one"), Section("Gates <L0>", "expensive")
 
     def write(*sections: Section) -> str:
-        report.write_page(path, [(name, "about", sections) for name in names])
+        report.write_page(path, [Column(name, "about", sections) for name in names])
         return path.read_text()
 
     assert report.EARLIER_NOTE not in write(first, gates)
@@ -118,7 +118,7 @@ def test_a_section_that_was_made_earlier_stays_and_says_so(tmp_path, names):
 
 
 def test_a_name_with_html_in_it_stays_text():
-    text = report.page([("<img src=x onerror=alert(1)>", "</p><script>", [Section("Title", "a < b")])])
+    text = report.page([Column("<img src=x onerror=alert(1)>", "</p><script>", [Section("Title", "a < b")])])
     assert "<img src=x" not in text and "&lt;img src=x" in text and "</p><script>" not in text and "a &lt; b" in text
 
 

@@ -326,7 +326,7 @@ def test_seeds_by_their_number_or_by_the_first_and_the_last():
         ([TABLE, "hidden_size=8"], "key_size"),
         ([TABLE, "data=text", "data.train=absent.txt"], "absent.txt"),
         ([TABLE, "--published", "absent.yaml"], "absent.yaml"),
-        ([TABLE, "--format", "html"], "'table', 'markdown', 'csv', 'latex'"),
+        ([TABLE, "--format", "html"], "--format html: must be one of table, markdown, csv, latex"),
         (["bhojanapalli2020/theorem1", "--published", "x.yaml"], "no published numbers"),
         (["bhojanapalli2020/theorem1", "token=9"], "did you mean tokens?"),
         (["--budget", "smal"], "which table?"),

@@ -156,6 +156,13 @@ def test_the_settings_that_decide_are_all_that_count(words, more):
     assert code_digests(part, "compiled") == code_digests(settings, "compiled")
 
 
+def test_a_run_has_the_same_digests_whichever_others_were_asked_for_before(gated):
+    before = code_digests(gated, None)
+    relative = gated | {"model": gated["model"] | {"position": "relative"}}
+    assert code_digests(relative, "compiled") != before
+    assert code_digests(gated, None) == before
+
+
 def test_of_the_tables_of_norms_and_positions_the_lines_of_the_model_count(gated, monkeypatch):
     before = code_digests(gated, None)
     monkeypatch.setitem(NORM_KINDS, "rms", NORM_KINDS["rms"]._replace(name="AnotherNorm"))
