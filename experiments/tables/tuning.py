@@ -17,7 +17,6 @@ from experiments.cells.resources import Workers
 from experiments.failures.failure import Failure, Mistake
 from experiments.failures.wording import joined, plural
 from experiments.record.dotted import value_at
-from experiments.tables.definition.overrides import key_of
 from experiments.tables.definition.request import Request, RowUnderScheme
 from experiments.tables.definition.table import Direction, Tuning
 from experiments.tables.seeds import seeds_text
@@ -84,7 +83,7 @@ def as_yaml(tunings: Mapping[str, Tuning]) -> str:
 
 
 def _untuned(request: Request) -> list[str]:
-    if any(key_of(override) == "learning_rate" for override in request.overrides):
+    if request.gives_rate:
         raise Mistake("--tune: finds the learning rate itself", "leave learning_rate=... out")
     if not (families := request.family_tunings):
         raise Mistake(f"--tune: no row of the budget {request.budget_name} of {request.name} has a rate to tune")

@@ -81,6 +81,11 @@ class Request:
             for key, row in self.rows.items()
         }
 
+    @property
+    def gives_rate(self) -> bool:
+        """Whether the user gives the learning rate."""
+        return any(key_of(override) == "learning_rate" for override in self.overrides)
+
     @cached_property
     def tunings(self) -> dict[str, Tuning]:
         """The tuning of the learning rate of each configuration that belongs to a family.
@@ -88,7 +93,7 @@ class Request:
         A family without a rate takes that of the budget's settings, which only the paper's own budget has tuned. Empty
         if the user gives the rate.
         """
-        if any(key_of(override) == "learning_rate" for override in self.overrides):
+        if self.gives_rate:
             return {}
         rates = self.budget.learning_rates
         families = {key: of.definition.family for key, of in self.configurations.items() if of.definition.family}
