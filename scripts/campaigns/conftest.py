@@ -11,6 +11,9 @@ import pytest
 
 from scripts.campaigns.nursery import Nursery
 
+# a failed comparison there shows what differs, as it does in a test
+pytest.register_assert_rewrite("scripts.campaigns.harness")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test of this folder as a campaign."""

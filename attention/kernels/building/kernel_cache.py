@@ -18,7 +18,7 @@ from pathlib import Path
 from attention.kernels.building.interruptions import signals_held, unhandled_signals_raised
 
 SOURCE_ENDINGS = (".cpp", ".cu", ".h")
-BUILD_PREFIX = "building-"  # the start of the names of the folders for builds
+BUILD_PREFIX = "building-"  # the start of the names of what a build needs only until it ends
 DIGEST_BYTES = 32
 
 _folder = Path(os.path.expanduser("~/.cache/attn"))  # noqa: PTH111 - without a home directory it only stays as it is
@@ -87,13 +87,23 @@ def _announced(what: str) -> Iterator[None]:
 
 
 def _build_at(path: Path, build: Callable[[str], bytes]) -> None:
-    # renamed when it is complete, because another process may load it at the same time
-    with unhandled_signals_raised(), _scratch_folder(path.parent) as temporary:
-        made = build(temporary)
-        built = Path(temporary) / path.name
-        built.write_bytes(made + hashlib.sha256(made).digest())
-        built.chmod(0o500)
-        built.replace(path)
+    with unhandled_signals_raised():
+        # nothing may be left to remove when the file has its name, because nobody would build, and clean up, again
+        with _scratch_folder(path.parent) as temporary:
+            made = build(temporary)
+        _write(path, made + hashlib.sha256(made).digest())
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file that has its name only when it is complete, because another process may load it at any time."""
+    descriptor, temporary = tempfile.mkstemp(prefix=BUILD_PREFIX, dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        Path(temporary).chmod(0o500)
+        Path(temporary).replace(path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -119,11 +129,23 @@ def _only_builder(folder: Path) -> Iterator[None]:
     try:
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            for abandoned in folder.glob(f"{BUILD_PREFIX}*"):
-                shutil.rmtree(abandoned, ignore_errors=True)
+            _remove_abandoned(folder)
         yield
     finally:
         os.close(descriptor)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what builds that were killed have left in the folder.
+
+    A compiler may have outlived such a build. It writes to a path, so it can't put files into a folder that was renamed
+    before it is emptied.
+    """
+    if abandoned := list(folder.glob(f"{BUILD_PREFIX}*")):
+        removed = Path(tempfile.mkdtemp(prefix=BUILD_PREFIX, dir=folder))
+        for each in abandoned:
+            each.rename(removed / each.name)
+        shutil.rmtree(removed, ignore_errors=True)
 
 
 def _is_complete(path: Path) -> bool:

@@ -113,6 +113,39 @@ def test_what_a_killed_build_has_left_is_removed_by_the_next(elsewhere):
     assert library._build() == path and sorted(path.parent.iterdir()) == [path, path.parent / "lock"]
 
 
+def test_a_compiler_that_outlives_its_build_leaves_nothing_behind(elsewhere, monkeypatch):
+    path = library._build()
+    path.unlink()
+    scratch = path.parent / "building-abc"
+    scratch.mkdir()
+    (scratch / "library.so").write_bytes(b"half")
+    remove = os.unlink
+
+    def remove_and_be_late(name: str, *, dir_fd: int | None = None) -> None:
+        remove(name, dir_fd=dir_fd)
+        if scratch.exists():
+            (scratch / "library.so").write_bytes(b"written after the removal")
+
+    monkeypatch.setattr(os, "unlink", remove_and_be_late)
+    assert library._build() == path and sorted(path.parent.iterdir()) == [path, path.parent / "lock"]
+
+
+def test_a_build_that_is_killed_when_its_file_has_its_name_has_nothing_left_to_remove(elsewhere, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    replace = Path.replace
+
+    def killed_after(self: Path, target: Path) -> None:
+        replace(self, target)
+        assert sorted(target.parent.iterdir()) == [target, target.parent / "lock"]
+        raise Killed
+
+    monkeypatch.setattr(Path, "replace", killed_after)
+    with pytest.raises(Killed):
+        library._build()
+
+
 def test_a_compiler_is_stopped_by_the_processor_time_it_takes_and_not_by_the_clock(elsewhere, monkeypatch, tmp_path):
     endless = tmp_path / "endless"
     endless.write_text("#!/bin/sh\nwhile :; do :; done\n")

@@ -110,11 +110,11 @@ def test_where_nothing_can_be_written_it_is_compiled_for_each_process(nvrtc, cac
     assert len(said) == 1 and said[0].startswith("the attention kernel can't be kept, so each start compiles it: ")
     cache.unlink()
 
-    def full(path: Path, content: bytes) -> None:
+    def full(path: Path, target: Path) -> None:
         raise OSError(28, "No space left on device")
 
     # what was compiled before the disk was found to be full is not compiled again
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(Path, "replace", full)
     assert library.compiled(*PROBLEM) == repr(PROBLEM).encode() and nvrtc.compilations == 2
     assert "No space left on device" in said[-1]
     assert [path.name for path in cache.rglob("*") if path.is_file()] == ["lock"]
