@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,25 +27,60 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Report:
-    """All data that a rendering shows."""
+    """All data that a rendering shows. The verdicts follow from its other parts."""
 
     request: Request
-    score: str  # name of the score's column
     lines: list[Line]  # a configuration each: the CSV's columns
     by_seed: list[Line]  # a cell each
+    step_seconds: dict[str, dict[int, float]]  # configuration -> round of the table's bench -> seconds of a step
     printed: dict[str, dict[str, PublishedNumber]]  # row -> metric -> what the paper printed
-    verdicts: list[Verdict]
+    evidence: Evidence
     facts: list[tuple[str, str]]
     notes: list[str]
     is_complete: bool  # every cell is done, or ended in NaN
     cells: int  # one of each configuration and seed
     missing: int  # of the cells: those without a score
 
+    @property
+    def score(self) -> str:
+        """The name of the score's column."""
+        return self.request.budget.score_name
+
+    @cached_property
+    def verdicts(self) -> list[Verdict]:
+        """A verdict on every claim that is about this budget."""
+        request = self.request
+        measures = {scheme: self._measures(scheme) for scheme in request.schemes or [""]}
+        return decide(request.claims, request.budget, request.rows, measures, self.evidence)
+
     def known(self, row: str, scheme: str, key: str) -> Any:
         """A number of a row under a scheme of positions, or if it is unknown there, under another one."""
         lines = [line for line in self.lines if line["row"] == row]
         lines.sort(key=lambda line: line.get("positions", "") != scheme)
         return next((line[key] for line in lines if line.get(key) is not None), None)
+
+    def _measures(self, scheme: str) -> Measures:
+        """The numbers that claims can be about under one scheme, by the row's own key."""
+        request = self.request
+        keys = {of.row: key for key, of in request.configurations.items() if of.scheme == scheme}
+        lines = {line["row"]: line for line in self.lines if line.get("positions", "") == scheme}
+        cells: dict[str, list[Line]] = {row: [] for row in lines}
+        for cell in self.by_seed:
+            if cell.get("positions", "") == scheme and cell[self.score] is not None:
+                cells[cell["row"]].append(cell)
+        return Measures(
+            score={row: {cell["seed"]: cell[self.score] for cell in of_row} for row, of_row in cells.items()},
+            step_time={row: self.step_seconds.get(key, {}) for row, key in keys.items()},
+            parameters={
+                row: {cell["seed"]: count for cell in of_row if cell["state"] == "done"}
+                for row, of_row in cells.items()
+                if (count := lines[row]["parameters"])
+            },
+            sizes=lines,
+            stuck={row: line["mark"] for row, line in lines.items() if line["mark"]},
+            late_gain={row: line["late_gain"] for row, line in lines.items() if line["late_gain"] is not None},
+            untuned=[row for row, key in keys.items() if key in request.tunings and not request.tunings[key].is_fair],
+        )
 
 
 def report(
@@ -78,24 +114,19 @@ def report(
     scores = _scores(request.budget, outcomes)
     marks = {key: mark(_of_row(outcomes, key), request.budget) for key in configurations}
     printed = _printed(request.rows, published)
-    measures = {
-        scheme: _measures(request, scheme, scores, step_times.seconds, outcomes, sizes, marks)
-        for scheme in request.schemes or [""]
-    }
     finished = {seed for of_row in scores.values() for seed in of_row}
     lines = [
         {"row": of.row, **({"positions": of.scheme} if of.scheme else {}), "label": of.definition.label, **sizes[key],
          **_published_columns(published, printed.get(of.row)),
-         **_measured_columns(request, of, measures[of.scheme], _of_row(outcomes, key), marks[key], evidence,
+         **_measured_columns(request, of, scores, step_times.seconds, _of_row(outcomes, key), marks[key], evidence,
                              finished)}
         for key, of in configurations.items()
     ]  # fmt: skip
-    for scheme in measures:
+    for scheme in request.schemes or [""]:
         _rank(request, [line for line in lines if line.get("positions", "") == scheme], printed)
     cells = len(configurations) * len({seed for _, seed in outcomes})
     return Report(
-        request, request.budget.score_name, lines, list(_by_seed(request, outcomes, scores)), printed,
-        decide(request.claims, request.budget, request.rows, measures, evidence),
+        request, lines, list(_by_seed(request, outcomes, scores)), step_times.seconds, printed, evidence,
         list(facts(request, source, outcomes, published, evidence, plans, step_times)),
         list(notes(request, outcomes, step_times)),
         is_complete=all(outcome.state in ("done", "diverged") for outcome in outcomes.values()),
@@ -105,25 +136,6 @@ def report(
 
 def _of_row(outcomes: CellOutcomes, key: str) -> list[CellOutcome]:
     return [outcome for (row, _), outcome in outcomes.items() if row == key]
-
-
-def _measures(
-    request: Request, scheme: str, scores: Mapping[str, dict[int, float]], step_times: Mapping[str, dict[int, float]],
-    outcomes: CellOutcomes, sizes: Mapping[str, Mapping[str, object]], marks: Mapping[str, Mark],
-) -> Measures:  # fmt: skip
-    """The numbers that claims can be about under one scheme, by the row's own key."""
-    keys = {of.row: key for key, of in request.configurations.items() if of.scheme == scheme}
-    parameters = _parameters(outcomes)
-    gains = {row: gain for row, key in keys.items() if (gain := marks[key].late_gain) is not None}
-    return Measures(
-        score={row: scores.get(key, {}) for row, key in keys.items()},
-        step_time={row: step_times.get(key, {}) for row, key in keys.items()},
-        parameters={row: parameters.get(key, {}) for row, key in keys.items()},
-        sizes={row: sizes[key] for row, key in keys.items()},
-        stuck={row: marks[key].stuck for row, key in keys.items() if marks[key].stuck},
-        late_gain=gains,
-        untuned=[row for row, key in keys.items() if key in request.tunings and not request.tunings[key].is_fair],
-    )
 
 
 def _scores(budget: Budget, outcomes: CellOutcomes) -> dict[str, dict[int, float]]:
@@ -138,15 +150,6 @@ def _scores(budget: Budget, outcomes: CellOutcomes) -> dict[str, dict[int, float
         if value is not None:
             scores.setdefault(row, {})[seed] = value
     return scores
-
-
-def _parameters(outcomes: CellOutcomes) -> dict[str, dict[int, float]]:
-    """The number of parameters of finished cells, by row and seed."""
-    counts: dict[str, dict[int, float]] = {}
-    for (row, seed), outcome in outcomes.items():
-        if outcome.state == "done" and (count := value_at(outcome.result, "parameters.total")):
-            counts.setdefault(row, {})[seed] = count
-    return counts
 
 
 def _by_seed(request: Request, outcomes: CellOutcomes, scores: Mapping[str, dict[int, float]]) -> Iterator[Line]:
@@ -184,11 +187,14 @@ def _published_columns(published: Published | None, numbers: dict[str, Published
 
 
 def _measured_columns(
-    request: Request, of: RowUnderScheme, measures: Measures, outcomes: Sequence[CellOutcome], marked: Mark,
-    evidence: Evidence, finished: Set[int],
+    request: Request, of: RowUnderScheme, scores_of: Mapping[str, dict[int, float]],
+    seconds_of: Mapping[str, dict[int, float]], outcomes: Sequence[CellOutcome], marked: Mark, evidence: Evidence,
+    finished: Set[int],
 ) -> Line:  # fmt: skip
     baseline = request.table.baseline
-    scores, baseline_scores = measures.score[of.row], measures.score[baseline]
+    under_it = f"{baseline}@{of.scheme}" if of.scheme else baseline
+    scores, baseline_scores = scores_of.get(of.key, {}), scores_of.get(under_it, {})
+    seconds, baseline_seconds = seconds_of.get(of.key, {}), seconds_of.get(under_it, {})
     values = list(scores.values())
     paired = [seed for seed in scores if seed in baseline_scores and of.row != baseline]
     differences = [scores[seed] - baseline_scores[seed] for seed in paired]
@@ -208,8 +214,8 @@ def _measured_columns(
         "late_gain": marked.late_gain,
         "mark": marked.stuck or None,
         "parameters": _first(value_at(result, "parameters.total") for result in results),
-        "step_seconds": _mean(iter(measures.step_time.get(of.row, {}).values())),
-        "step_time": _ratio(measures.step_time.get(of.row, {}), measures.step_time.get(baseline, {})),
+        "step_seconds": _mean(iter(seconds.values())),
+        "step_time": _ratio(seconds, baseline_seconds),
         **{name: _mean(result[name] for result in results) for name in ("steps", "tokens", "processor_seconds")},
         "peak_memory_bytes": max((result["peak_memory_bytes"] or 0 for result in results), default=0) or None,
         "state": _state(outcomes),

@@ -514,7 +514,7 @@ def test_a_narrow_terminal_crops_no_number(width):
 def test_every_format_is_written_at_once(tmp_path):
     written = write_all(made(), tmp_path / "results")
     names = [path.name for path in written]
-    ends = (".txt", ".md", ".csv", ".tex", "_seeds.csv", "_claims.csv", ".svg", ".pdf")
+    ends = (".txt", ".md", ".csv", ".tex", "_seeds.csv", "_claims.csv", ".svg", ".pdf", ".json")
     assert names == [*(f"me2026_heads{end}" for end in ends), "README.md"]
     assert sorted(path.name for path in (tmp_path / "results").iterdir()) == sorted(names)
     assert all(path.read_bytes() for path in written)

@@ -43,6 +43,7 @@ MARKERS: dict[str, dict[str, Any]] = {
 }
 FAMILIES = ("#1f5aa6", "#c4551a", "#2f8f4e", "#7b4ba0", "#8c6d1f", "#4f4f4f")
 ROW_INCHES = 0.28
+DATES = {".svg": "Date", ".pdf": "CreationDate"}  # what the format calls the time of drawing, which is left out
 DODGE = 0.02  # between the families at one size, so that their error bars can be told apart; in powers of 2
 PUBLISHED: dict[str, Any] = {
     "marker": "D", "markersize": 5, "markerfacecolor": "white", "color": "#000000", "linestyle": ""
@@ -80,7 +81,7 @@ def save_figure(report: Report, path: Path) -> bool:
     # so that the same numbers give the same bytes
     fixed: Any = {"svg.hashsalt": report.request.name, "svg.fonttype": "none"}
     with replacing(path) as temporary, rc_context(fixed):
-        figure.savefig(temporary, format=path.suffix[1:], metadata={"Date": None} if path.suffix == ".svg" else None)
+        figure.savefig(temporary, format=path.suffix[1:], metadata={DATES[path.suffix]: None})
     return True
 
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from experiments.display.rows import Row, as_csv, as_markdown, show
 from experiments.record.durable import folder_for, write
+from experiments.tables.archive import archive
 from experiments.tables.rendering.columns import readable_table
 from experiments.tables.rendering.figure import save_figure
 from experiments.tables.rendering.index import write_index
@@ -45,8 +46,8 @@ def render(report: Report, format: str, console: Console | None = None, figure: 
 
 
 def write_all(report: Report, folder: Path) -> list[Path]:
-    """Write every format, the scores by seed, the comparisons and the figure, and return their paths. Each file is
-    replaced atomically.
+    """Write every format, the scores by seed, the comparisons, the figure and the numbers of all of them, and return
+    the paths. Each file is replaced atomically.
 
     Without matplotlib there is no figure. Raises RunFolderError.
     """
@@ -61,7 +62,9 @@ def write_all(report: Report, folder: Path) -> list[Path]:
         texts[f"{stem}_claims.csv"] = as_csv(claim_rows(report))
     for name, text in texts.items():
         write(folder / name, text)
-    return [*(folder / name for name in texts), *drawn, write_index(folder)]
+    numbers = folder / f"{stem}.json"
+    archive(report, numbers)
+    return [*(folder / name for name in texts), *drawn, numbers, write_index(folder)]
 
 
 def claim_rows(report: Report) -> list[Row]:

@@ -1,0 +1,88 @@
+"""The numbers of a report in one file, from which its pages can be written again when the words of pages change.
+
+Verdicts are not among them: they are decided anew, by the present rules.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+from experiments.failures.failure import Mistake
+from experiments.record.durable import number, read_sealed, write_sealed
+from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
+from experiments.tables.definition.published import PublishedNumber
+from experiments.tables.definition.request import Request, load
+from experiments.tables.report import Line, Report
+
+EVIDENCE: dict[str, Evidence] = {each.name: each for each in (Anytime(), Planned(), Waiting())}
+
+
+def archive(report: Report, path: Path) -> None:
+    """Write the numbers of a report, with a digest of the file. Raises RunFolderError."""
+    request = report.request
+    write_sealed(
+        path,
+        {
+            "table": request.name,
+            "budget": request.budget_name,
+            "seeds": [request.seeds[0], request.seeds[-1]],
+            "names_seeds": request.names_seeds,
+            "overrides": [*request.overrides],
+            "published_file": request.published_file and request.published_file.name,
+            "evidence": report.evidence.name,
+            "lines": report.lines,
+            "by_seed": report.by_seed,
+            "step_seconds": {
+                row: {str(turn): seconds for turn, seconds in of_row.items()}
+                for row, of_row in report.step_seconds.items()
+            },
+            "printed": {
+                row: {metric: astuple(each) for metric, each in of_row.items()}
+                for row, of_row in report.printed.items()
+            },
+            "facts": report.facts,
+            "notes": report.notes,
+            "is_complete": report.is_complete,
+            "cells": report.cells,
+            "missing": report.missing,
+        },
+    )
+
+
+def restored(path: Path) -> Report:
+    """The report whose numbers `archive` wrote. Raises Mistake if the file or its table has changed since."""
+    try:
+        content = read_sealed(path)
+    except (OSError, ValueError) as error:
+        raise Mistake(f"{path}: is not what was written: {error}") from error
+    first, last = content["seeds"]
+    file = content["published_file"]
+    request = Request(
+        content["table"], load(content["table"]), content["budget"], range(first, last + 1), content["overrides"],
+        published_file=Path(file) if file else None, names_seeds=content["names_seeds"],
+    )  # fmt: skip
+    lines = _lines(content["lines"])
+    configurations = [(of.row, of.scheme) for of in request.configurations.values()]
+    if configurations != [(line["row"], line.get("positions", "")) for line in lines]:
+        raise Mistake(f"{path}: the rows of {request.name} have changed since", f"attn table {request.name} --out ...")
+    return Report(
+        request,
+        lines,
+        by_seed=_lines(content["by_seed"]),
+        step_seconds={
+            row: {int(turn): each for turn, each in of.items()} for row, of in content["step_seconds"].items()
+        },
+        printed={
+            row: {metric: PublishedNumber(*each) for metric, each in of.items()}
+            for row, of in content["printed"].items()
+        },
+        evidence=EVIDENCE[content["evidence"]],
+        facts=[(name, value) for name, value in content["facts"]],
+        **{name: content[name] for name in ("notes", "is_complete", "cells", "missing")},
+    )
+
+
+def _lines(lines: list[dict[str, Any]]) -> list[Line]:
+    return [{key: number(value) for key, value in line.items()} for line in lines]
