@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make the papers' tables at the nano budget. Seeds are added where they decide most, for at most HOURS hours a table.
+# Make the papers' tables at the nano budget, in results/. Seeds are added where they decide most, for at most HOURS hours a table.
 #
 #   scripts/tables.sh [HOURS] [KEY=VALUE ...]
 #
@@ -14,16 +14,16 @@ fi
 
 # these tables train nothing
 for table in bhojanapalli2020/theorem1 vaswani2017/scaling; do
-  attn table "$table" --out docs/results
+  attn table "$table" --out results
 done
 for table in shazeer2020/heads bhojanapalli2020/table1 su2020/key_size shazeer2020/projections bhojanapalli2020/table2a \
   bhojanapalli2020/table2b xiong2020/warmup lan2020/sharing shazeer2020/unequal shazeer2020/dynamic clark2019/head_distance \
   shazeer2020/projection_structure britz2017/additive ioffe2015/batch_norm_padding; do
-  attn table "$table" --until-resolved --hours "$hours" --out docs/results "$@"
+  attn table "$table" --until-resolved --hours "$hours" --out results "$@"
 done
 # shazeer2020/heads_t5, shazeer2020/albert, bhojanapalli2020/figure1, cordonnier2020/collaborative, follow_ups/mta_baseline
 # and follow_ups/today need learning rates first: attn table NAME --tune finds them
 # these tables need sentence pairs, from the hub or with data=pairs data.train=FILE (docs/translation.md)
 for table in vaswani2017/table3a vaswani2017/table3b; do
-  attn table "$table" --until-resolved --hours "$hours" --out docs/results
+  attn table "$table" --until-resolved --hours "$hours" --out results
 done

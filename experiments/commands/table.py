@@ -21,6 +21,7 @@ from experiments.processes.interruption import Interrupted
 from experiments.tables import costs, step_times
 from experiments.tables.definition.published import Published, published_of
 from experiments.tables.definition.request import Request, load
+from experiments.tables.rendering.earlier_page import check_earlier_page
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.choose import source_of
 from experiments.tables.sources.source import Source
@@ -120,6 +121,8 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
             f"--until-resolved: the scores of {name} could decide no claim, because no learning rate was tuned",
             f"attn table {name} --tune finds the rates",
         )
+    if options.out:
+        check_earlier_page(request, options.out)
     if (count := len(request.configurations) * len(seeds)) > LIMIT:
         raise Mistake(f"{count:,} cells: a table has at most {LIMIT:,}", "give fewer --seeds")
     return request

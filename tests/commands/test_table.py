@@ -23,6 +23,7 @@ from experiments.processes.answering import Answerer
 from experiments.record.folder import RunFolder
 from experiments.tables import seeds, step_times
 from experiments.tables.definition import folder
+from experiments.tables.rendering.render import write_all
 from experiments.tables.sources import step_clock
 from experiments.tables.sources.computed import Computed
 from experiments.tables.sources.runs import Runs
@@ -30,6 +31,7 @@ from experiments.tables.sources.source import Prediction, TableCell
 from experiments.tables.sources.step_clock import StepClock
 from tests.fixtures.record import leave_result
 from tests.fixtures.tables import NAME
+from tests.tables.test_report import made
 
 TABLE = "shazeer2020/projections"
 # the row h16 of the test's table
@@ -276,6 +278,25 @@ def test_a_row_that_ends_the_process_leaves_the_next_one_its_time(tiny, tmp_path
         assert clock.seconds(masked) > 0
         clock._answerer.process.kill()
         assert clock.seconds(masked) is None and clock.seconds(masked) > 0
+
+
+def test_a_page_is_replaced_by_one_of_the_same_settings_only(attn, tmp_path, heads_table):
+    out = tmp_path / "out"
+    write_all(made(overrides=("data=text", "data.train=/of/me/a.txt")), out)
+    page = (out / "me2026_heads.md").read_bytes()
+    text = ["data=text", "data.train=b/a.txt", "logger.wandb=off"]
+    for overrides in ([], [*text, "layers=2"], ["data.train=other.txt", "data=text"]):
+        refused = attn("table", NAME, "--out", "out", *overrides)
+        said = "--out out: me2026_heads.md there was made with data=text data.train=a.txt\n"
+        assert refused.returncode == 2 and said in refused.stderr, overrides
+    assert (out / "me2026_heads.md").read_bytes() == page and not (tmp_path / "runs").exists()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "a.txt").write_text("a text")
+    replaced = attn("table", NAME, "--seeds", "2", "--render-only", "--out", "out", *reversed(text))
+    assert replaced.returncode == 0 and (out / "me2026_heads.md").read_bytes() != page, replaced.output
+    write_all(made(), out)
+    refused = attn("table", NAME, "--out", "out", "layers=2")
+    assert refused.returncode == 2 and "there was made without overrides" in refused.stderr
 
 
 def test_a_cell_that_fails_ends_no_table(attn, short, tmp_path, heads_table, monkeypatch):
