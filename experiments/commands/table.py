@@ -119,7 +119,7 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
     if options.until_resolved and request.is_untuned:
         raise Mistake(
             f"--until-resolved: the scores of {name} could decide no claim, because no learning rate was tuned",
-            f"attn table {name} --tune finds the rates",
+            f"{request.tuning_command()} finds the rates",
         )
     if options.out:
         check_earlier_page(request, options.out)

@@ -16,6 +16,7 @@ from experiments.display.rows import as_csv, time_text
 from experiments.failures.failure import Mistake
 from experiments.record.result import UNKNOWN
 from experiments.statistics.comparison import claim_seeds
+from experiments.tables.conditions import untuned_families
 from experiments.tables.definition import published
 from experiments.tables.definition.inequality import parse
 from experiments.tables.definition.published import PublishedNumber
@@ -41,7 +42,7 @@ LOSSES = {
 STEP_TIMES = StepTimes(
     {"h8": {0: 0.1, 1: 0.1}, "h16": {0: 0.125, 1: 0.125}, "h32": {0: 0.15, 1: 0.15}}, "a machine", 0.0
 )
-WARMUP = load("xiong2020/warmup")
+WARMUP, HEADS = load("xiong2020/warmup"), load("shazeer2020/heads")
 pytestmark = pytest.mark.usefixtures("heads_table")
 
 
@@ -292,6 +293,31 @@ def test_a_row_at_a_rate_that_was_not_tuned_may_not_lose():
     assert verdict(tuning.tried).word == verdict(None).word == "reversed", "tuned, or the paper's own rate"
     assert verdict({}).word == "not tested" and "its learning rate was not tuned" in verdict({}).why
     assert verdict({}, "learning_rate=0.1").word == "reversed", "the user's own rate"
+    assert verdict(tuning.tried, "max_steps=10", "learning_rate=0.1").word == "reversed"
+
+
+@pytest.mark.parametrize("budget", ["nano", "paper"])
+@pytest.mark.parametrize(
+    "override", ["optimizer=adamw", "optimizer.beta2=0.9", "schedule=linear", "max_steps=10", "trainer.max_tokens=9"]
+)
+def test_a_rate_is_tuned_for_the_settings_of_its_trials_only(budget, override):
+    same = ["data=text", "data.train=a.txt", "precision=bf16", "trainer.device=cpu", "cache=folder", "logger.wandb=off"]
+    table = WARMUP
+    tuned, changed = (
+        Request("xiong2020/warmup", table, budget, range(1), overrides) for overrides in (same, [*same, override])
+    )
+    assert tuned.tunings == Request("xiong2020/warmup", table, budget, range(1)).tunings and not tuned.is_untuned
+    assert changed.is_untuned and set(changed.tunings) == set(tuned.tunings)
+    assert {of.where for of in changed.tunings.values()} == {f"not tuned with {override}"}
+    (line,) = untuned_families(changed)
+    assert line.startswith(f"The learning rates of post and pre were not tuned with {override}, so their rows can ")
+
+
+def test_the_rate_of_a_papers_own_settings_is_not_tuned_for_others():
+    name = "shazeer2020/heads"
+    paper, changed = (Request(name, HEADS, "paper", range(1), each) for each in ([], ["max_steps=10"]))
+    assert paper.tunings == {} and changed.is_untuned
+    assert changed.tuning_command() == f"attn table {name} --budget paper --tune max_steps=10"
 
 
 def test_a_row_that_may_still_have_learned_decides_nothing():
@@ -352,6 +378,8 @@ def test_a_claim_that_is_not_tested_says_what_would_test_it():
     budgets = {"nano": table.budget("nano").model_copy(update={"learning_rates": rates})}
     (text,) = needed(made(table=table.model_copy(update={"budgets": budgets})))
     assert text.startswith("the rate of multi_head tuned (attn table me2026/heads --tune), and h16 trained with it")
+    (text,) = needed(made(overrides=("max_steps=10",)))
+    assert text.startswith("the rate of multi_head tuned (attn table me2026/heads --tune max_steps=10), and h16 ")
 
 
 def test_two_machines_are_said():

@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from experiments.failures.wording import joined
+from experiments.record.folder import LOCATION_KEYS
 from experiments.tables.definition.folder import check_name, read
-from experiments.tables.definition.overrides import key_of
+from experiments.tables.definition.overrides import by_stage, key_of
 from experiments.tables.definition.table import (
+    BUDGETS,
     PAPER,
     UNTUNED,
     Budget,
@@ -21,6 +24,14 @@ from experiments.tables.definition.table import (
     TableRow,
     Tuning,
 )
+
+# groups and keys for which a learning rate need not be tuned again: the text, which a table names, and how and where
+# a run is computed, evaluated and kept
+FREE_OF_RATE = LOCATION_KEYS | {
+    "data", "precision", "backend", "trainer.precision", "trainer.device", "trainer.devices", "trainer.sharded",
+    "trainer.threads", "trainer.compile", "trainer.micro_batch", "trainer.evaluate_every",
+    "trainer.evaluation_sequences", "trainer.log_every", "trainer.checkpoint_every",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -86,19 +97,30 @@ class Request:
         """Whether the user gives the learning rate."""
         return any(key_of(override) == "learning_rate" for override in self.overrides)
 
+    @property
+    def untuned_overrides(self) -> list[str]:
+        """The user's overrides for which no learning rate was tuned, such as another optimizer or more steps."""
+        of_pretraining, _ = by_stage(self.overrides)
+        keys = ((key_of(override), override) for override in of_pretraining)
+        return [override for key, override in keys if not {key, key.partition(".")[0]} & FREE_OF_RATE]
+
     @cached_property
     def tunings(self) -> dict[str, Tuning]:
         """The tuning of the learning rate of each configuration that belongs to a family.
 
-        A family without a rate takes that of the budget's settings, which only the paper's own budget has tuned. Empty
-        if the user gives the rate.
+        A family without a rate takes that of the budget's settings, which only the paper's own budget has tuned. With
+        overrides for which it was not tuned, every rate counts as not tuned. Empty if the user gives the rate.
         """
         if self.gives_rate:
             return {}
         rates = self.budget.learning_rates
         families = {key: of.definition.family for key, of in self.configurations.items() if of.definition.family}
-        if not rates and self.budget_name != PAPER:
+        overrides = self.untuned_overrides
+        if not rates and (self.budget_name != PAPER or overrides):
             rates = dict.fromkeys(families.values(), UNTUNED)
+        if overrides:
+            untuned = {"tried": {}, "where": f"not tuned with {joined(overrides)}"}
+            rates = {family: tuning.model_copy(update=untuned) for family, tuning in rates.items()}
         return {key: rates[family] for key, family in families.items() if family in rates}
 
     @property
@@ -158,6 +180,11 @@ class Request:
         if self.published_file:
             arguments += ["--published", self.published_file.name]
         return shlex.join([*arguments, *map(without_folder, self.overrides)])
+
+    def tuning_command(self) -> str:
+        """The command that tunes the learning rates of the request's settings, on the text of the budget."""
+        budget = [] if self.budget_name == BUDGETS[0] else ["--budget", self.budget_name]
+        return shlex.join(["attn", "table", self.name, *budget, "--tune", *self.untuned_overrides])
 
     def _under(self, row: TableRow, name: str, scheme: Scheme) -> TableRow:
         """A row with the positions of a scheme, and with the learning rate that was tuned under it if one was."""

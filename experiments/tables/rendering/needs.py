@@ -63,7 +63,7 @@ def _fair_rows(finding: Finding, scheme: str, report: Report) -> str:
     names = list(dict.fromkeys(untuned.values()))
     trials = FEWEST_RATES * len(TRIAL_SEEDS)
     runs = {row: trials + (report.known(row, scheme, "seeds") or FIRST_SEEDS) for row in untuned}
-    rates = f"the {plural('rate', len(names))} of {joined(names)} tuned (attn table {report.request.name} --tune)"
+    rates = f"the {plural('rate', len(names))} of {joined(names)} tuned ({report.request.tuning_command()})"
     return f"{rates}, and {joined(list(untuned))} trained with it, at least {_cost(runs, scheme, report)}"
 
 
