@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.dashboard.comparable import Configuration
 from experiments.record.result import Fields
-from experiments.statistics.comparison import Compared, Word, claim_p_value, claim_word
+from experiments.statistics.comparison import Compared, MarkKind, Word, claim_p_value, claim_word
 from experiments.statistics.evidence import ALPHA, Anytime, finite_half_width, mean_and_deviation, standard_error
 from experiments.statistics.holm import holm_levels
 from experiments.statistics.plateau import marks, mean_late_gain, stuck
@@ -38,7 +38,7 @@ class Measured:
 
     name: str
     losses: dict[int, float]  # of each seed that has finished
-    stuck: str  # why it may not decide a comparison
+    stuck: Mapping[MarkKind, str]  # why it may not decide a comparison
     late_gain: float | None  # in nats
 
 
@@ -92,8 +92,8 @@ def of_seeds(configuration: Configuration, results: Sequence[Fields]) -> dict[in
 def _measured(configuration: Configuration, results: Sequence[Fields]) -> Measured:
     ended = [results[run] for run in configuration.finished.values()]
     diverged = sum(results[run]["status"] == "nan" for run in configuration.runs)
-    why = stuck(ended, diverged, len(configuration.runs))
-    return Measured(configuration.name, of_seeds(configuration, results), why, mean_late_gain(ended))
+    reasons = stuck(ended, diverged, len(configuration.runs))
+    return Measured(configuration.name, of_seeds(configuration, results), reasons, mean_late_gain(ended))
 
 
 def _compared(one: Measured, baseline: Measured) -> Compared:
@@ -101,7 +101,7 @@ def _compared(one: Measured, baseline: Measured) -> Compared:
     paired = {seed: one.losses[seed] - baseline.losses[seed] for seed in shared}
     unmarked = Compared("", ">", paired, -1, MARGIN, (one.name, baseline.name))
     both = (one, baseline)
-    reasons = {each.name: each.stuck for each in both if each.stuck}
+    reasons = {each.name: each.stuck for each in both}
     gains = {each.name: each.late_gain for each in both if each.late_gain is not None}
     return replace(unmarked, marks=marks(unmarked, reasons, gains))
 
@@ -114,5 +114,5 @@ def _described(compared: Compared, word: Word) -> dict[str, Any]:
     alone = claim_word([compared], ALPHA) if word == "not resolved" else word
     shown = WORDS.get(alone, alone) + (" alone" if alone != word else "")
     values = compared.values
-    why = "; ".join(compared.marks)
+    why = "; ".join(map(str, compared.marks))
     return {**summary(values), "n": len(values), "word": shown, "why": why, "seeds": values[:SEEDS]}

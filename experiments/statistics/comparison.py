@@ -25,8 +25,23 @@ from experiments.statistics.evidence import (
 Relation = Literal[">", ">~", "~", "="]
 ClaimOutcome = Literal["holds", "reversed", "no difference"]
 Word = Literal["holds", "reversed", "no difference", "not resolved", "depends", "not tested"]
+# why a row may not decide: it diverged, ended at the plateau, was not evaluated before the last tenth of its steps,
+# still learned in them, or had a learning rate that was not tuned
+MarkKind = Literal["diverged", "plateau", "unknown gain", "late gain", "untuned"]
 # outcomes are tried in this order: even a small difference of the claimed sign holds
 ORDER: tuple[ClaimOutcome, ...] = ("holds", "no difference", "reversed")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A reason why a row may not decide a comparison."""
+
+    row: str
+    kind: MarkKind
+    why: str  # of the row, in words that follow its name
+
+    def __str__(self) -> str:
+        return f"{self.row} {self.why}"
 
 
 @dataclass(frozen=True)
@@ -44,7 +59,7 @@ class Compared:
     margin: float
     rows: Sequence[str] = ()
     evidence: Evidence = field(default_factory=Anytime)
-    marks: Sequence[str] = ()  # reasons why a cell may not decide it; empty: all may
+    marks: Sequence[Mark] = ()  # reasons why a cell may not decide it; empty: all may
     steps: Sequence[Compared] = ()  # neighbours of a trend: shown, but they decide nothing
 
     exact = False
@@ -136,7 +151,7 @@ class Exact:
     differences: dict[int, float]
     is_true: bool
     rows: Sequence[str] = ()
-    marks: Sequence[str] = ()
+    marks: Sequence[Mark] = ()
     steps: Sequence[Compared] = ()
 
     exact = True

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.statistics.comparison import Compared
+from experiments.statistics.comparison import Compared, Mark, MarkKind
 
 PLATEAU = 0.5  # nats that a run has to end below the loss of a unigram model
 
@@ -24,13 +24,17 @@ def at_plateau(results: Sequence[Mapping[str, Any]]) -> str:
     return f"ended less than {PLATEAU:g} nats below unigram_loss with {_seeds(low, len(gaps))}" if low else ""
 
 
-def stuck(results: Sequence[Mapping[str, Any]], diverged: int, count: int) -> str:
-    """Why a row may not decide a claim: how many of its runs diverged or ended at the plateau. Empty if none did.
+def stuck(results: Sequence[Mapping[str, Any]], diverged: int, count: int) -> dict[MarkKind, str]:
+    """Why a row may not decide a claim: how many of its runs diverged, and how many ended at the plateau, if any did.
 
     results: those of the runs that ended with a loss. count: the number of all runs.
     """
-    reasons = f"diverged with {_seeds(diverged, count)}" if diverged else "", at_plateau(results)
-    return " and ".join(filter(None, reasons))
+    reasons: dict[MarkKind, str] = {}
+    if diverged:
+        reasons["diverged"] = f"diverged with {_seeds(diverged, count)}"
+    if low := at_plateau(results):
+        reasons["plateau"] = low
+    return reasons
 
 
 def mean_late_gain(results: Sequence[Mapping[str, Any]]) -> float | None:
@@ -45,17 +49,21 @@ def unknown_gain(results: Sequence[Mapping[str, Any]]) -> str:
     return f"was not evaluated before the last tenth of its steps with {_seeds(count, len(results))}" if count else ""
 
 
-def marks(compared: Compared, stuck: Mapping[str, str], late_gains: Mapping[str, float]) -> list[str]:
-    """Reasons why rows may not decide a comparison: they are at the plateau, or they still learn more than the
-    difference.
+def marks(
+    compared: Compared, stuck: Mapping[str, Mapping[MarkKind, str]], late_gains: Mapping[str, float]
+) -> list[Mark]:
+    """Reasons why rows may not decide a comparison: they are stuck, or they still learn more than the difference.
+
+    stuck: by row, as `stuck` says it.
     """
-    reasons = [f"{row} {stuck[row]}" for row in compared.rows if row in stuck]
+    reasons = [Mark(row, kind, why) for row in compared.rows for kind, why in stuck.get(row, {}).items()]
     decided = max(abs(compared.mean or 0.0), compared.margin)
     unfinished = {row: gain for row in compared.rows if (gain := late_gains.get(row, 0.0)) >= decided}
     if unfinished:
         row = max(unfinished, key=lambda row: unfinished[row])
-        late = f"{row} still gained {unfinished[row]:.2g} at the end of its training"
-        reasons.append(f"{late}, no less than the difference to be decided ({decided:.2g})")
+        late = f"still gained {unfinished[row]:.2g} at the end of its training"
+        why = f"{late}, no less than the difference to be decided ({decided:.2g})"
+        reasons.append(Mark(row, "late gain", why))
     return reasons
 
 

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from experiments.statistics.comparison import Compared
+from experiments.statistics.comparison import Compared, Mark, MarkKind
 from experiments.statistics.plateau import mean_late_gain, stuck, unknown_gain
 from experiments.tables.definition.table import Budget
 from experiments.tables.sources.source import CellOutcome
 
 
 @dataclass(frozen=True)
-class Mark:
+class Training:
     """The facts about a row's training that affect whether it may decide a claim."""
 
-    stuck: str = ""  # reason why the row may not decide a claim; empty: it may
+    stuck: Mapping[MarkKind, str] = field(default_factory=dict)  # reasons why the row may not decide any claim
     late_gain: float | None = None  # nats that the last tenth of its steps gained, the mean over seeds
 
 
-def mark(outcomes: Iterable[CellOutcome], budget: Budget) -> Mark:
-    """The mark of a row, from the outcomes of its cells.
+def training_of(outcomes: Iterable[CellOutcome], budget: Budget) -> Training:
+    """The facts about a row's training, from the outcomes of its cells.
 
     A row is stuck if a cell diverged or ended at the plateau, or if it is not known what the last tenth of its training
     gained. Rows of computed cells have no loss of a unigram model, and no mark.
@@ -29,11 +29,13 @@ def mark(outcomes: Iterable[CellOutcome], budget: Budget) -> Mark:
     results = [outcome.result for outcome in outcomes if outcome.state == "done"]
     diverged = sum(outcome.state == "diverged" for outcome in outcomes)
     is_loss = budget.score == "validation_loss"
-    reasons = stuck(results, diverged, len(outcomes)), unknown_gain(results) if is_loss else ""
-    return Mark(" and ".join(filter(None, reasons)), mean_late_gain(results) if is_loss else None)
+    reasons = stuck(results, diverged, len(outcomes))
+    if is_loss and (why := unknown_gain(results)):
+        reasons["unknown gain"] = why
+    return Training(reasons, mean_late_gain(results) if is_loss else None)
 
 
-def untuned_marks(compared: Compared, factors: Mapping[str, float], untuned: Iterable[str]) -> list[str]:
+def untuned_marks(compared: Compared, factors: Mapping[str, float], untuned: Iterable[str]) -> list[Mark]:
     """Reasons why rows with a learning rate that was not tuned may not decide a comparison.
 
     A tuned rate could only improve such a row, so the row may decide by being better, but not by being worse or equally
@@ -52,4 +54,4 @@ def untuned_marks(compared: Compared, factors: Mapping[str, float], untuned: Ite
         direction = compared.sense * (compared.mean or 0.0)
     # a better row moves the advantage by its factor
     could_undo = [row for row in untuned if (factor := factors.get(row)) and factor * direction <= 0]
-    return [f"{row} may do better, because its learning rate was not tuned" for row in could_undo]
+    return [Mark(row, "untuned", "may do better, because its learning rate was not tuned") for row in could_undo]

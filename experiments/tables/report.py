@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from experiments.record.dotted import value_at
+from experiments.statistics.comparison import MarkKind
 from experiments.statistics.evidence import Anytime, Evidence, interval, standard_error
 from experiments.tables.conditions import CellOutcomes, distinct, facts, notes
 from experiments.tables.definition.published import Published, PublishedNumber
 from experiments.tables.definition.request import Request, RowUnderScheme
 from experiments.tables.definition.table import Budget, TableRow
-from experiments.tables.marks import Mark, mark
+from experiments.tables.marks import Training, training_of
 from experiments.tables.partial import partial_difference, partial_mean
 from experiments.tables.seeds import has_begun
 from experiments.tables.sources.source import CellOutcome, Source
@@ -77,10 +78,18 @@ class Report:
                 if (count := lines[row]["parameters"])
             },
             sizes=lines,
-            stuck={row: line["mark"] for row, line in lines.items() if line["mark"]},
+            stuck={row: {self._kind(row, scheme): line["mark"]} for row, line in lines.items() if line["mark"]},
             late_gain={row: line["late_gain"] for row, line in lines.items() if line["late_gain"] is not None},
             untuned=[row for row, key in keys.items() if key in request.tunings and not request.tunings[key].is_fair],
         )
+
+    def _kind(self, row: str, scheme: str) -> MarkKind:
+        """The kind of a row's mark; of several, the first that has to be mended."""
+        cells = [cell for cell in self.by_seed if (cell["row"], cell.get("positions", "")) == (row, scheme)]
+        if any(cell["state"] == "diverged" for cell in cells):
+            return "diverged"
+        is_unknown = any(cell["state"] == "done" and cell["late_gain"] is None for cell in cells)
+        return "unknown gain" if is_unknown and self.score == "validation_loss" else "plateau"
 
 
 def report(
@@ -112,13 +121,13 @@ def report(
     configurations = request.configurations
     sizes = {key: source.sizes(key) for key in configurations}
     scores = _scores(request.budget, outcomes)
-    marks = {key: mark(_of_row(outcomes, key), request.budget) for key in configurations}
+    trainings = {key: training_of(_of_row(outcomes, key), request.budget) for key in configurations}
     printed = _printed(request.rows, published)
     finished = {seed for of_row in scores.values() for seed in of_row}
     lines = [
         {"row": of.row, **({"positions": of.scheme} if of.scheme else {}), "label": of.definition.label, **sizes[key],
          **_published_columns(published, printed.get(of.row)),
-         **_measured_columns(request, of, scores, step_times.seconds, _of_row(outcomes, key), marks[key], evidence,
+         **_measured_columns(request, of, scores, step_times.seconds, _of_row(outcomes, key), trainings[key], evidence,
                              finished)}
         for key, of in configurations.items()
     ]  # fmt: skip
@@ -188,7 +197,7 @@ def _published_columns(published: Published | None, numbers: dict[str, Published
 
 def _measured_columns(
     request: Request, of: RowUnderScheme, scores_of: Mapping[str, dict[int, float]],
-    seconds_of: Mapping[str, dict[int, float]], outcomes: Sequence[CellOutcome], marked: Mark, evidence: Evidence,
+    seconds_of: Mapping[str, dict[int, float]], outcomes: Sequence[CellOutcome], training: Training, evidence: Evidence,
     finished: Set[int],
 ) -> Line:  # fmt: skip
     baseline = request.table.baseline
@@ -211,8 +220,8 @@ def _measured_columns(
         "difference_high": high,
         "difference_of_seeds": None if of.row == baseline else partial_difference(baseline, scores, baseline_scores),
         "unigram_loss": _mean(result["unigram_loss"] for result in results),
-        "late_gain": marked.late_gain,
-        "mark": marked.stuck or None,
+        "late_gain": training.late_gain,
+        "mark": " and ".join(training.stuck.values()) or None,
         "parameters": _first(value_at(result, "parameters.total") for result in results),
         "step_seconds": _mean(iter(seconds.values())),
         "step_time": _ratio(seconds, baseline_seconds),

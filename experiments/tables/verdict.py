@@ -22,6 +22,7 @@ from experiments.statistics.comparison import (
     AnyComparison,
     Compared,
     Exact,
+    MarkKind,
     Word,
     claim_p_value,
     claim_seeds,
@@ -49,7 +50,7 @@ class Measures:
     step_time: Numbers  # seconds of one step, by round of the bench
     parameters: Numbers
     sizes: Mapping[str, Mapping[str, object]]  # sizes that trends and arithmetic may name, by row
-    stuck: Mapping[str, str] = field(default_factory=dict)  # row -> reason why it may not decide a claim
+    stuck: Mapping[str, Mapping[MarkKind, str]] = field(default_factory=dict)  # row -> why it may decide no claim
     late_gain: Mapping[str, float] = field(default_factory=dict)  # row -> gain of the last tenth of the training
     untuned: Collection[str] = ()  # rows whose learning rate was not tuned
 
@@ -135,7 +136,7 @@ def _finding(claim: Claim, comparisons: list[AnyComparison], level: float, next_
     if not comparisons:
         return Finding(comparisons, "not tested", 0.0, "this budget has the rows of none of its comparisons")
     if all_marks := list(dict.fromkeys(mark for comparison in comparisons for mark in comparison.marks)):
-        return Finding(comparisons, "not tested", next_level, "; ".join(all_marks))
+        return Finding(comparisons, "not tested", next_level, "; ".join(map(str, all_marks)))
     if level == 0.0:
         return Finding(comparisons, "not resolved", next_level, _what_would_resolve(claim, comparisons, next_level))
     word, parts = claim_word(comparisons, level), len(claim.parsed())

@@ -368,16 +368,31 @@ def test_few_runs_take_a_gpu_as_long_as_one_of_them():
     )
 
 
-def test_a_claim_that_is_not_tested_says_what_would_test_it():
-    stuck = {("h32", seed): done(6.4) for seed in range(6)}
-    (text,) = needed(made(stuck))
-    assert text.startswith("a longer training of h32; twice the steps are 6 runs: ")
+def untuned_table():
     table = load(NAME)
     (tuning,) = table.budget("nano").learning_rates.values()
     rates = {"multi_head": tuning.model_copy(update={"tried": {}})}
     budgets = {"nano": table.budget("nano").model_copy(update={"learning_rates": rates})}
-    (text,) = needed(made(table=table.model_copy(update={"budgets": budgets})))
+    return table.model_copy(update={"budgets": budgets})
+
+
+def test_a_claim_that_is_not_tested_says_what_would_test_it():
+    stuck = {("h32", seed): done(6.4) for seed in range(6)}
+    (text,) = needed(made(stuck))
+    assert text.startswith("a longer training of h32; twice the steps are 6 runs: ")
+    diverged = {("h32", seed): CellOutcome("diverged", "not finite") for seed in range(6)}
+    (text,) = needed(made(diverged))
+    assert text.startswith("a training of h32 that does not diverge, for example at a lower learning rate, in 6 runs")
+    unknown = {("h8", seed): done(loss, late_gain=None) for seed, loss in enumerate(LOSSES["h8"])}
+    (text,) = needed(made(unknown))
+    assert text.startswith("an evaluation of h8 before the last tenth of the steps (trainer.evaluate_every), in 6 runs")
+    table = untuned_table()
+    (text,) = needed(made(table=table))
     assert text.startswith("the rate of multi_head tuned (attn table me2026/heads --tune), and h16 trained with it")
+    late = {("h8", seed): done(loss, late_gain=0.5) for seed, loss in enumerate(LOSSES["h8"])}
+    (text,) = needed(made(late, table=table))
+    first, second = text.split("; a longer training of h8; twice the steps are 6 runs: ")
+    assert first.startswith("the rate of multi_head tuned ") and "h16 trained with it" in first and second
     (text,) = needed(made(overrides=("max_steps=10",)))
     assert text.startswith("the rate of multi_head tuned (attn table me2026/heads --tune max_steps=10), and h16 ")
 

@@ -307,7 +307,7 @@ def test_a_verdict_stands_under_every_scheme_of_positions_or_depends_on_them():
 
 def test_a_stuck_row_decides_nothing():
     scores = {"a": CLEAR, "b": WORSE}
-    stuck = {"b": "ended less than 0.5 nats below unigram_loss with 8 of 8 seeds"}
+    stuck = {"b": {"plateau": "ended less than 0.5 nats below unigram_loss with 8 of 8 seeds"}}
     made = verdict("a > b", scores, stuck=stuck)
     assert made.word == "not tested" and "b ended less than 0.5 nats" in made.why
     assert word("a > b", scores, stuck=stuck, of_failure=True) == "holds", "a claim that training fails"

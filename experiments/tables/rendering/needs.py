@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from experiments.display.rows import time_text
 from experiments.failures.wording import joined, plural
-from experiments.statistics.comparison import Compared, claim_seeds
+from experiments.statistics.comparison import Compared, Mark, MarkKind, claim_seeds
 from experiments.statistics.evidence import MOST_SEEDS, Waiting
 from experiments.tables.definition.table import BUDGETS
 from experiments.tables.report import Report
@@ -25,12 +25,12 @@ def needs(verdict: Verdict, scheme: str, report: Report) -> str | None:
     finding = verdict.findings[scheme]
     if finding.word not in ("not resolved", "not tested"):
         return None
-    if not finding.comparisons or (finding.word == "not tested" and not _marked_rows(finding)):
+    if not finding.comparisons or (finding.word == "not tested" and not _marks(finding)):
         return _other_budget(verdict, report)
     if verdict.claim.of == "step_time":
         return "more rounds on a quiet machine, minutes on a CPU; on a GPU, steps have other times"
     if finding.word == "not tested":
-        return _fair_rows(finding, scheme, report)
+        return "; ".join(_better_trainings(finding, scheme, report))
     return _more_seeds(finding, scheme, report)
 
 
@@ -51,20 +51,37 @@ def _more_seeds(finding: Finding, scheme: str, report: Report) -> str:
     return f"{more}, {_cost(dict.fromkeys(rows, seeds), scheme, report)}"
 
 
-def _fair_rows(finding: Finding, scheme: str, report: Report) -> str:
-    """Tuned learning rates if they are the reason, else a longer training."""
-    marked = _marked_rows(finding)
-    families = {row: report.request.rows[row].family or "" for row in marked}
-    tunings = report.request.family_tunings
-    untuned = {row: family for row, family in families.items() if family in tunings and not tunings[family].is_fair}
-    if not untuned:
-        runs = {row: report.known(row, scheme, "seeds") or FIRST_SEEDS for row in marked}
-        return f"a longer training of {joined(marked)}; twice the steps are {_cost(runs, scheme, report, steps=2)}"
-    names = list(dict.fromkeys(untuned.values()))
-    trials = FEWEST_RATES * len(TRIAL_SEEDS)
-    runs = {row: trials + (report.known(row, scheme, "seeds") or FIRST_SEEDS) for row in untuned}
+def _better_trainings(finding: Finding, scheme: str, report: Report) -> Iterator[str]:
+    """For the rows with marks, the trainings that could decide the claim."""
+    rows: dict[MarkKind, list[str]] = {}
+    for mark in _marks(finding):
+        rows.setdefault(mark.kind, []).append(mark.row)
+    seeds = {mark.row: report.known(mark.row, scheme, "seeds") or FIRST_SEEDS for mark in _marks(finding)}
+    if untuned := rows.get("untuned", []):
+        yield _tuned_rates(untuned, seeds, scheme, report)
+
+    def others(*kinds: MarkKind) -> dict[str, int]:
+        # with a tuned rate, a row is trained anew anyway
+        marked = [row for kind in kinds for row in rows.get(kind, []) if row not in untuned]
+        return {row: seeds[row] for row in marked}
+
+    if runs := others("diverged"):
+        lower = "that does not diverge, for example at a lower learning rate"
+        yield f"a training of {joined(list(runs))} {lower}, in {_cost(runs, scheme, report)}"
+    if runs := others("plateau", "late gain"):
+        yield f"a longer training of {joined(list(runs))}; twice the steps are {_cost(runs, scheme, report, steps=2)}"
+    if runs := others("unknown gain"):
+        before = "before the last tenth of the steps (trainer.evaluate_every)"
+        yield f"an evaluation of {joined(list(runs))} {before}, in {_cost(runs, scheme, report)}"
+
+
+def _tuned_rates(rows: Sequence[str], seeds: Mapping[str, int], scheme: str, report: Report) -> str:
+    configurations = report.request.configurations
+    keys = (f"{row}@{scheme}" if scheme else row for row in rows)
+    names = list(dict.fromkeys(configurations[key].definition.family or "" for key in keys))
+    runs = {row: FEWEST_RATES * len(TRIAL_SEEDS) + seeds[row] for row in rows}
     rates = f"the {plural('rate', len(names))} of {joined(names)} tuned ({report.request.tuning_command()})"
-    return f"{rates}, and {joined(list(untuned))} trained with it, at least {_cost(runs, scheme, report)}"
+    return f"{rates}, and {joined(rows)} trained with it, at least {_cost(runs, scheme, report)}"
 
 
 def _other_budget(verdict: Verdict, report: Report) -> str:
@@ -78,13 +95,9 @@ def _other_budget(verdict: Verdict, report: Report) -> str:
     return "a budget with these rows"
 
 
-def _marked_rows(finding: Finding) -> list[str]:
-    """The rows that may not decide a comparison."""
-    marked = [comparison for comparison in finding.comparisons if comparison.marks]
-    rows = dict.fromkeys(row for comparison in marked for row in comparison.rows)
-    # a mark begins with the name of its row
-    starts = {mark.partition(" ")[0] for comparison in marked for mark in comparison.marks}
-    return [row for row in rows if row in starts]
+def _marks(finding: Finding) -> list[Mark]:
+    """The reasons why rows may not decide comparisons, each once."""
+    return list(dict.fromkeys(mark for comparison in finding.comparisons for mark in comparison.marks))
 
 
 def _cost(runs: Mapping[str, int], scheme: str, report: Report, steps: int = 1) -> str:
