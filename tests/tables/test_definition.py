@@ -187,6 +187,17 @@ def test_nano_tries_the_claims(name):
         assert any(inequality.parse(sentence, table.rows_at(budget)) for sentence in claim.parts), key
 
 
+def test_a_claim_names_a_key_size_of_every_budget_or_says_that_not_all_have_it():
+    table = LOADED["britz2017/additive"]
+    for budget in table.budgets:
+        sizes = {
+            size for row in table.rows_at(budget).values() for size in re.findall(r"key_size=(\d+)", row.overrides)
+        }
+        for key, claim in table.claims_at(budget).items():
+            named = set(re.findall(r"(?<!at budgets with )d_k = (\d+)", claim.says))
+            assert named <= sizes, (budget, key)
+
+
 @pytest.mark.parametrize("experiment", options("experiment"))
 def test_every_overlay_composes(experiment):
     assert compose([f"experiment={experiment}", "heads=4"]).heads == 4
