@@ -198,6 +198,16 @@ def test_a_claim_names_a_key_size_of_every_budget_or_says_that_not_all_have_it()
             assert named <= sizes, (budget, key)
 
 
+@pytest.mark.parametrize("budget", ["nano", "paper"])
+def test_a_norm_has_the_same_rate_without_warm_up_as_with_it_and_its_claims_say_so(budget):
+    source = runs("xiong2020/warmup", budget)
+    for claim in (of for key, of in LOADED["xiong2020/warmup"].claims_at(budget).items() if key.startswith("C10")):
+        assert "at the learning rate that it has with warm-up" in claim.says
+    for norm in ("post", "pre"):
+        rows = {cell.row for cell in source.cells if cell.row.startswith(norm)}
+        assert len({source.timed(row).learning_rate for row in rows}) == 1
+
+
 @pytest.mark.parametrize("experiment", options("experiment"))
 def test_every_overlay_composes(experiment):
     assert compose([f"experiment={experiment}", "heads=4"]).heads == 4
