@@ -10,7 +10,7 @@ from typing import Any
 from experiments.display.rows import Row
 from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import did_you_mean
-from experiments.measure.cores import BUSY
+from experiments.measure.cores import long_wait
 from experiments.record.dotted import Values, value_at
 from experiments.record.folder import deciding_settings
 from experiments.record.result import Fields
@@ -198,7 +198,7 @@ def rows_of(values: Values, columns: dict[str, str]) -> list[Row]:
 
 def shared_its_machine(result: Fields) -> bool:
     """Whether other cells ran beside a run, or other processes had its cores."""
-    return (result["cells_at_once"] or 1) > 1 or (result["waited_for_cores"] or 0.0) > BUSY
+    return (result["cells_at_once"] or 1) > 1 or bool(long_wait(result["waited_for_cores"]))
 
 
 def is_condition(place: str) -> bool:

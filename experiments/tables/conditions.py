@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from experiments.failures.wording import joined
-from experiments.measure.cores import BUSY
+from experiments.measure.cores import long_wait
 from experiments.record.dotted import value_at
 from experiments.record.result import Fields
 from experiments.results.checked import unlike
@@ -91,9 +91,8 @@ def notes(request: Request, outcomes: CellOutcomes, step_times: StepTimes) -> It
     for (seed, state, reason), rows in rows_of.items():
         counts = f"; counts as the {budget.diverged} of the others" if budget.diverged else ""
         yield f"{', '.join(rows)}, seed {seed}: {state}: {reason}" + (counts if state == "diverged" else "")
-    if step_times.waited is not None and step_times.waited > BUSY:
-        waited = f"a row waited {step_times.waited:.0%} of its time for a core"
-        yield f"The machine was busy while steps were timed: {waited}."
+    if waited := long_wait(step_times.waited):
+        yield f"The machine was busy while steps were timed: a row waited {waited} of its time for a core."
     for place, condition in SHARED_CONDITIONS.items():
         if len(distinct(outcome.result[place] for outcome in outcomes.values())) > 1:
             yield f"The cells differ in their {condition}, so their measurements are not comparable."

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from experiments.display.rows import as_csv, time_text
 from experiments.failures.failure import Mistake
+from experiments.measure.cores import BUSY
 from experiments.record.result import UNKNOWN
 from experiments.statistics.comparison import claim_seeds
 from experiments.tables.conditions import untuned_families
@@ -88,12 +89,16 @@ def done(loss: float, **more) -> CellOutcome:
 
 
 def made(
-    changes: dict[tuple[str, int], CellOutcome] | None = None, overrides: tuple[str, ...] = (), file=None, table=None
+    changes: dict[tuple[str, int], CellOutcome] | None = None,
+    overrides: tuple[str, ...] = (),
+    file=None,
+    table=None,
+    step_times: StepTimes = STEP_TIMES,
 ) -> Report:
     outcomes = {(row, seed): done(loss) for row, losses in LOSSES.items() for seed, loss in enumerate(losses)}
     source = Known(outcomes | (changes or {}))
     request = Request(NAME, table or load(NAME), "nano", range(6), overrides, published_file=file)
-    return report(request, source, published.published_of(request), STEP_TIMES)
+    return report(request, source, published.published_of(request), step_times)
 
 
 def line(found: Report, row: str) -> dict:
@@ -395,6 +400,14 @@ def test_a_claim_that_is_not_tested_says_what_would_test_it():
     assert first.startswith("the rate of multi_head tuned ") and "h16 trained with it" in first and second
     (text,) = needed(made(overrides=("max_steps=10",)))
     assert text.startswith("the rate of multi_head tuned (attn table me2026/heads --tune max_steps=10), and h16 ")
+
+
+def test_a_wait_for_cores_that_makes_a_machine_busy_is_said():
+    def notes(waited):
+        return [note for note in made(step_times=STEP_TIMES._replace(waited=waited)).notes if "busy" in note]
+
+    said = "The machine was busy while steps were timed: a row waited 11% of its time for a core."
+    assert notes(BUSY + 0.01) == [said] and notes(BUSY) == notes(None) == []
 
 
 def test_two_machines_are_said():
