@@ -23,6 +23,7 @@ from experiments.tables.definition.published import Published, published_of
 from experiments.tables.definition.request import Request, load
 from experiments.tables.rendering.earlier_page import check_earlier_page
 from experiments.tables.seeds import begun_seeds
+from experiments.tables.set_up import set_up
 from experiments.tables.sources.choose import source_of
 from experiments.tables.sources.source import Source
 
@@ -146,8 +147,10 @@ def _make(
     """Make what is missing, unless only what is there is asked for, and report. Raises Interrupted."""
     from experiments.tables.until_resolved import until_resolved
 
+    differences = set_up(request, source)
+
     def report(source: Source) -> Report:
-        return _report(request, source, published)
+        return _report(request, source, published, differences)
 
     if options.render_only:
         return report(source)
@@ -164,8 +167,11 @@ def _make(
     return report(source)
 
 
-def _report(request: Request, source: Source, published: Published | None) -> Report:
-    """The report of the requested seeds; if the user named none, of all that have begun."""
+def _report(request: Request, source: Source, published: Published | None, differences: str) -> Report:
+    """The report of the requested seeds; if the user named none, of all that have begun.
+
+    differences: those between the settings and the budget `paper`.
+    """
     from experiments.tables.report import report
     from experiments.tables.seed_plan import evidence_for, line_of, plans
 
@@ -175,6 +181,7 @@ def _report(request: Request, source: Source, published: Published | None) -> Re
     return report(
         request, source, published, step_times.recorded(request, source),
         evidence_for(request, source, planned), [line_of(plan, request, source) for plan in planned],
+        differences,
     )  # fmt: skip
 
 

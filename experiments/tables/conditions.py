@@ -16,8 +16,7 @@ from experiments.tables.definition.published import Published
 from experiments.tables.definition.request import Request, without_folder
 from experiments.tables.definition.table import PAPER
 from experiments.tables.seeds import spans
-from experiments.tables.set_up import set_up
-from experiments.tables.sources.source import CellOutcome, Source
+from experiments.tables.sources.source import CellOutcome
 from experiments.tables.step_times import StepTimes
 
 # when the evidence may be looked at
@@ -35,10 +34,13 @@ SHARED_CONDITIONS = {
 
 
 def facts(
-    request: Request, source: Source, outcomes: CellOutcomes, published: Published | None, evidence: Evidence,
-    plans: Sequence[str], step_times: StepTimes,
+    request: Request, outcomes: CellOutcomes, published: Published | None, evidence: Evidence, plans: Sequence[str],
+    step_times: StepTimes, set_up: str,
 ) -> Iterator[tuple[str, str]]:  # fmt: skip
-    """Names and values of the conditions: paper, budget, seeds, text, machine, code, ..., and the command."""
+    """Names and values of the conditions: paper, budget, seeds, text, machine, code, ..., and the command.
+
+    set_up: where the settings differ from those of the budget `paper`; empty if they do not, or if there is none.
+    """
     budget = request.budget
     results = [outcome.result for outcome in outcomes.values()]
     yield "paper", request.table.paper
@@ -46,8 +48,8 @@ def facts(
         yield "published", published.source
     other_text = (f"; the text is that of {override}" for override in request.overrides if key_of(override) == "data")
     yield "budget", f"{request.budget_name}: {budget.task}" + "".join(other_text)
-    if differences := set_up(request, source):
-        yield f"set-up (at --budget {PAPER})", differences
+    if set_up:
+        yield f"set-up (at --budget {PAPER})", set_up
         of_paper = request.table.budget(PAPER)
         # it may itself differ from the paper
         yield f"--budget {PAPER}", " ".join(filter(None, (f"{of_paper.task}.", of_paper.note)))

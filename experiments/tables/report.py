@@ -99,6 +99,7 @@ def report(
     step_times: StepTimes = NOT_MEASURED,
     evidence: Evidence | None = None,
     plans: Sequence[str] = (),
+    set_up: str = "",
 ) -> Report:
     """The table of the results that the source's cells have so far.
 
@@ -109,6 +110,7 @@ def report(
         step_times: the measurements of the table's bench.
         evidence: anytime-valid unless the seeds were planned.
         plans: a line about each plan of this table, for any seeds.
+        set_up: where the settings differ from those of the budget `paper`.
     """
     evidence = evidence or Anytime()
     all_outcomes = ((cell, source.outcome(cell)) for cell in source.cells)
@@ -136,7 +138,7 @@ def report(
     cells = len(configurations) * len({seed for _, seed in outcomes})
     return Report(
         request, lines, list(_by_seed(request, outcomes, scores)), step_times.seconds, printed, evidence,
-        list(facts(request, source, outcomes, published, evidence, plans, step_times)),
+        list(facts(request, outcomes, published, evidence, plans, step_times, set_up)),
         list(notes(request, outcomes, step_times)),
         is_complete=all(outcome.state in ("done", "diverged") for outcome in outcomes.values()),
         cells=cells, missing=cells - sum(map(len, scores.values())),

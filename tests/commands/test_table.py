@@ -18,10 +18,11 @@ from experiments.bench import rounds
 from experiments.bench.rounds import Timing
 from experiments.bench.worker import Turn
 from experiments.commands.table import TableOptions, seeds_of, show_table
+from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.processes.answering import Answerer
 from experiments.record.folder import RunFolder
-from experiments.tables import seeds, step_times
+from experiments.tables import seeds, set_up, step_times, until_resolved
 from experiments.tables.definition import folder
 from experiments.tables.rendering.render import write_all
 from experiments.tables.sources import step_clock
@@ -279,6 +280,17 @@ def test_a_row_that_ends_the_process_leaves_the_next_one_its_time(tiny, tmp_path
         assert clock.seconds(masked) > 0
         clock._answerer.process.kill()
         assert clock.seconds(masked) is None and clock.seconds(masked) > 0
+
+
+def test_the_settings_of_the_budget_paper_are_composed_once_for_all_reports(tmp_path, monkeypatch, capsys):
+    composed, compose_rows = [], set_up.source_of
+    monkeypatch.setattr(set_up, "source_of", lambda *asked: composed.append(asked) or compose_rows(*asked))
+    monkeypatch.setattr(Runs, "check", lambda source: None)
+    monkeypatch.setattr(
+        until_resolved, "until_resolved", lambda request, source, report, *rest: [report(source) for _ in range(3)]
+    )
+    assert show_table(TABLE, [], TableOptions(until_resolved=True, runs=tmp_path)) == ExitCode.SWEEP_FAILED
+    assert len(composed) == 1 and "set-up (at --budget paper): " in capsys.readouterr().out
 
 
 def test_a_page_is_replaced_by_one_of_the_same_settings_only(attn, tmp_path, heads_table):

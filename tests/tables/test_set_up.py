@@ -23,7 +23,8 @@ def said(name: str, budget: str = "nano", *overrides: str) -> str:
 
 
 def conditions(name: str, budget: str) -> dict[str, str]:
-    return dict(facts(*asked(name, budget), {}, None, Anytime(), [], NOT_MEASURED))
+    request, source = asked(name, budget)
+    return dict(facts(request, {}, None, Anytime(), [], NOT_MEASURED, set_up(request, source)))
 
 
 def test_sizes_and_steps_stand_beside_those_of_the_budget_paper():
