@@ -34,6 +34,7 @@ def archive(report: Report, path: Path) -> None:
             "evidence": report.evidence.name,
             "lines": report.lines,
             "by_seed": report.by_seed,
+            "stuck": report.stuck,
             "step_seconds": {
                 row: {str(turn): seconds for turn, seconds in of_row.items()}
                 for row, of_row in report.step_seconds.items()
@@ -71,6 +72,7 @@ def restored(path: Path) -> Report:
         request,
         lines,
         by_seed=_lines(content["by_seed"]),
+        stuck=content["stuck"],
         step_seconds={
             row: {int(turn): each for turn, each in of.items()} for row, of in content["step_seconds"].items()
         },
@@ -80,7 +82,10 @@ def restored(path: Path) -> Report:
         },
         evidence=EVIDENCE[content["evidence"]],
         facts=[(name, value) for name, value in content["facts"]],
-        **{name: content[name] for name in ("notes", "is_complete", "cells", "missing")},
+        notes=content["notes"],
+        is_complete=content["is_complete"],
+        cells=content["cells"],
+        missing=content["missing"],
     )
 
 

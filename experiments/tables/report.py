@@ -33,6 +33,7 @@ class Report:
     request: Request
     lines: list[Line]  # a configuration each: the CSV's columns
     by_seed: list[Line]  # a cell each
+    stuck: dict[str, Mapping[MarkKind, str]]  # configuration -> reasons why it may not decide any claim
     step_seconds: dict[str, dict[int, float]]  # configuration -> round of the table's bench -> seconds of a step
     printed: dict[str, dict[str, PublishedNumber]]  # row -> metric -> what the paper printed
     evidence: Evidence
@@ -78,18 +79,10 @@ class Report:
                 if (count := lines[row]["parameters"])
             },
             sizes=lines,
-            stuck={row: {self._kind(row, scheme): line["mark"]} for row, line in lines.items() if line["mark"]},
+            stuck={row: self.stuck[key] for row, key in keys.items() if key in self.stuck},
             late_gain={row: line["late_gain"] for row, line in lines.items() if line["late_gain"] is not None},
             untuned=[row for row, key in keys.items() if key in request.tunings and not request.tunings[key].is_fair],
         )
-
-    def _kind(self, row: str, scheme: str) -> MarkKind:
-        """The kind of a row's mark; of several, the first that has to be mended."""
-        cells = [cell for cell in self.by_seed if (cell["row"], cell.get("positions", "")) == (row, scheme)]
-        if any(cell["state"] == "diverged" for cell in cells):
-            return "diverged"
-        is_unknown = any(cell["state"] == "done" and cell["late_gain"] is None for cell in cells)
-        return "unknown gain" if is_unknown and self.score == "validation_loss" else "plateau"
 
 
 def report(
@@ -137,7 +130,9 @@ def report(
         _rank(request, [line for line in lines if line.get("positions", "") == scheme], printed)
     cells = len(configurations) * len({seed for _, seed in outcomes})
     return Report(
-        request, lines, list(_by_seed(request, outcomes, scores)), step_times.seconds, printed, evidence,
+        request, lines, list(_by_seed(request, outcomes, scores)),
+        {key: training.stuck for key, training in trainings.items() if training.stuck}, step_times.seconds, printed,
+        evidence,
         list(facts(request, outcomes, published, evidence, plans, step_times, set_up)),
         list(notes(request, outcomes, step_times)),
         is_complete=all(outcome.state in ("done", "diverged") for outcome in outcomes.values()),
