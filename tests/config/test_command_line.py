@@ -18,6 +18,7 @@ from experiments.config.compose import compose
 from experiments.config.groups import groups_of, options
 from experiments.failures.failure import Mistake
 from experiments.settings.position import POSITION_KINDS
+from tests.fixtures.record import leave_result
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,8 +34,13 @@ for words in json.loads(sys.argv.pop()):
 """
 
 
-def test_help_imports_next_to_nothing_and_mistakes_do_without_torch():
-    lines = [["--help"], ["train", "heads=abc"], ["train", "--cfg", "job"], ["train", "variant=talkin"]]
+def test_help_imports_next_to_nothing_and_mistakes_and_comparisons_do_without_torch(tmp_path):
+    (tmp_path / "a").mkdir()
+    leave_result(tmp_path / "a", validation_loss=5.0, perplexity=148.4, config=compose([]).model_dump())
+    lines = [
+        ["--help"], ["train", "heads=abc"], ["train", "--cfg", "job"], ["train", "variant=talkin"], ["train", "--help"],
+        ["compare", "--runs", str(tmp_path)],
+    ]  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", IMPORTS, json.dumps(lines)],
         cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
@@ -45,6 +51,7 @@ def test_help_imports_next_to_nothing_and_mistakes_do_without_torch():
     assert not slow & imported[0]
     for words, modules in zip(lines, imported, strict=True):
         assert not {"torch", "wandb", "datasets", "transformers"} & modules, words
+    assert (tmp_path / ".index.sqlite").exists()
 
 
 @pytest.mark.parametrize("command", ["train", "variants", "evaluate", "compare", "sync"])
