@@ -23,7 +23,7 @@ from experiments.failures.failure import Mistake
 from experiments.failures.wording import first_line
 from experiments.launch.local import prepare_corpora
 from experiments.launch.report import SweepProgress
-from experiments.measure.devices import on_gpu
+from experiments.measure.devices import device_count, on_gpu
 from experiments.processes.interruption import Interrupted, handled
 from experiments.settings.plugins import with_plugins
 from experiments.settings.ray_cluster import RayCluster
@@ -117,9 +117,10 @@ def _check_answers(address: str | None) -> None:
 
 
 def _submit(ray: Any, cell: Settings, cluster: RayCluster) -> Any:
+    devices = device_count(cell)
     needs = {
-        "num_cpus": cluster.cpus or cell.trainer.threads,
-        "num_gpus": float(on_gpu(cell)) if cluster.gpus is None else cluster.gpus,
+        "num_cpus": cluster.cpus or cell.trainer.threads * devices,
+        "num_gpus": float(on_gpu(cell) * devices) if cluster.gpus is None else cluster.gpus,
         "resources": cluster.resources,
         "max_retries": cluster.retries,
     }

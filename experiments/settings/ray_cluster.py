@@ -9,7 +9,7 @@ class RayCluster(Group):
     """The address of a cluster of Ray, and what each cell needs of it."""
 
     address: Text | None  # None: this machine alone
-    cpus: Size | None  # None: trainer.threads
-    gpus: NonNegative | None  # None: 1 for a cell on a GPU
+    cpus: Size | None  # None: trainer.threads for each of its devices
+    gpus: NonNegative | None  # None: one for each device of a cell on GPUs
     resources: dict[str, Positive]  # by the name that the nodes give them
     retries: Count  # of a cell whose worker dies

@@ -8,11 +8,15 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
+from experiments.config.compose import compose
+from experiments.launch import ray_tasks
 from experiments.launch.plan import plan
+from experiments.settings.ray_cluster import RayCluster
 from tests.fixtures.outcome import outcome
 from tests.launch.sweeps import instead, runs, statuses, until
 
@@ -150,6 +154,18 @@ def test_without_ray_the_line_that_installs_it_is_printed(attn, tiny, monkeypatc
     done = attn(*RAY, "seed=0,1", *tiny)
     assert done.returncode == 2, done.output
     assert "hydra/launcher=ray needs ray" in done.stderr and '".[ray]"' in done.stderr
+
+
+@pytest.mark.parametrize(("gpu", "needs"), [(False, (6, 0.0)), (True, (6, 2.0))])
+def test_a_cell_over_several_devices_asks_ray_for_all_of_them(tiny, monkeypatch, gpu, needs):
+    monkeypatch.setattr(ray_tasks, "on_gpu", lambda cell: gpu)
+    asked: dict[str, float] = {}
+    task = SimpleNamespace(remote=lambda *arguments: None)
+    ray = SimpleNamespace(remote=lambda work: SimpleNamespace(options=lambda **given: asked.update(given) or task))
+    words = ["trainer.devices=2", "trainer.threads=3"]
+    cell = compose(instead(words, tiny))
+    ray_tasks._submit(ray, cell, RayCluster(address=None, cpus=None, gpus=None, resources={}, retries=3))
+    assert (asked["num_cpus"], asked["num_gpus"]) == needs
 
 
 def test_a_plan_has_the_cluster_and_its_cells(tiny, monkeypatch):
