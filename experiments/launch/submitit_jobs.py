@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,9 +11,19 @@ from typing import Any
 
 from hydra.core.utils import JobReturn, JobStatus
 
+from experiments.failures.failure import Mistake
 from experiments.processes.interruption import Interrupted
 
 SUBMITIT_LOGS = ".submitit"  # Hydra's launchers make it in the sweep's folder
+
+
+def check_slurm(launcher: str) -> None:
+    """Raises Mistake if the jobs are Slurm's and this machine lacks its commands."""
+    if launcher == "submitit_slurm" and shutil.which("srun") is None:
+        raise Mistake(
+            "hydra/launcher=submitit_slurm: there is no srun on this machine, so it cannot give jobs to Slurm",
+            "hydra/launcher=submitit_local tries the same jobs on this machine",
+        )
 
 
 @contextmanager

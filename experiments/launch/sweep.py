@@ -18,7 +18,7 @@ from experiments.launch.plan import Plan, labelled_with_sweep
 from experiments.launch.ray_tasks import train_on_ray
 from experiments.launch.report import print_outcomes
 from experiments.launch.search import run_search
-from experiments.launch.submitit_jobs import SUBMITIT_LOGS, every_job_awaited
+from experiments.launch.submitit_jobs import SUBMITIT_LOGS, check_slurm, every_job_awaited
 from experiments.processes.interruption import Interrupted
 from experiments.record.durable import folder_for
 from experiments.record.folder import RunFolder
@@ -51,8 +51,9 @@ def run_sweep(planned: Plan, workers: Workers, per_device: int = 1) -> ExitCode:
 def _train_with_hydra(planned: Plan) -> list[Outcome]:
     """Let Hydra's launcher or sweeper decide when and where a job runs.
 
-    Each job still trains in a process of its own.
+    Each job still trains in a process of its own. Raises Mistake if there is no Slurm for its jobs.
     """
+    check_slurm(planned.launcher)
     runs, (overrides, flags, name) = Path(planned.runs), planned.command
     folder = runs / "sweeps" / planned.command.sweep
     folder_for(folder)

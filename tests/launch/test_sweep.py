@@ -202,6 +202,14 @@ def test_without_a_launcher_the_line_that_installs_it_is_printed(attn, tiny, mon
     assert f'".[{extra}]"' in done.stderr
 
 
+def test_a_machine_without_slurm_is_named_before_anything_is_changed(attn, tiny, tmp_path, monkeypatch):
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="needs attn[slurm]")
+    monkeypatch.setattr("experiments.launch.submitit_jobs.shutil.which", lambda command: None)
+    done = attn("train", "-m", "heads=1,2", "hydra/launcher=submitit_slurm", *tiny)
+    assert done.returncode == 2 and "hydra/launcher=submitit_slurm: there is no srun on this machine" in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize(("launcher", "options"), [("joblib", ["hydra.launcher.n_jobs=2"]), ("submitit_local", [])])
 def test_launchers_of_hydra_run_the_same_cells(shell, environment, tiny, tmp_path, monkeypatch, launcher, options):
