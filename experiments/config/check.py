@@ -117,13 +117,13 @@ def _allowed(error: Any) -> str:
         case "union_tag_invalid":
             return f"of one of the kinds {context['expected_tags']}"
         case "greater_than_equal":
-            return f"at least {context['ge']}"
+            return f"at least {_plain(context['ge'])}"
         case "greater_than":
-            return f"greater than {context['gt']}"
+            return f"greater than {_plain(context['gt'])}"
         case "less_than":
-            return f"less than {context['lt']}"
+            return f"less than {_plain(context['lt'])}"
         case "less_than_equal":
-            return f"at most {context['le']}"
+            return f"at most {_plain(context['le'])}"
         case "int_type" | "int_from_float" | "int_parsing":
             return "a whole number"
         case "float_type" | "finite_number" | "float_parsing":
@@ -142,6 +142,11 @@ def _allowed(error: Any) -> str:
             return f"a text that matches {context['pattern']}"
         case other:
             return f"{error['msg']} ({other})"
+
+
+def _plain(limit: float) -> str:
+    """The end of a range as one writes it: 0 for 0.0."""
+    return str(int(limit) if limit == int(limit) else limit)
 
 
 def _source(sources: Any, path: tuple[int | str, ...]) -> str:

@@ -138,7 +138,7 @@ def misspelling(chance: random.Random, keys: list[str], run: str) -> tuple[list[
         ),
         ("heads a --sequences x", "heads: --sequences x: must be a whole number"),
         ("heads a --penalty x", "heads: --penalty x: must be a finite number"),
-        ("table a/b --hours -1", "table: --hours -1: must be at least 0.0"),
+        ("table a/b --hours -1", "table: --hours -1: must be at least 0"),
         ("table a/b --plan 1", "table: --plan 1: must be at least 2"),
         ("completion tcsh", "completion: shell tcsh: must be one of bash, zsh, fish"),
     ],

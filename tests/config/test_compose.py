@@ -91,12 +91,12 @@ def test_many_runs_have_the_mistakes_of_one(words):
         ("tokenizer.vocabulary_size=99999999999", "must be at most 1048576"),
         ("layers=1000000000", "must be at most 1000"),
         ("trainer.threads=100000", "must be at most 1024"),
-        ("learning_rate=1e308", "must be at most 1000000.0"),
+        ("learning_rate=1e308", "must be at most 1000000"),
         ("optimizer.newton_schulz_steps=100", "must be at most 99"),
     ],
 )
 def test_what_torch_or_time_cannot_hold_is_out_of_range(word, said):
-    assert said in message("optimizer=muon", word)
+    assert f"{said}\n" in message("optimizer=muon", word) + "\n"
 
 
 @pytest.mark.parametrize(
