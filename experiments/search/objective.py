@@ -12,11 +12,13 @@ from experiments.failures.wording import did_you_mean
 from experiments.record.result import Result
 
 # the fields that hold a number, or numbers by part
-FIELDS = tuple(
-    field.name
+TYPES = {
+    field.name: str(field.type)
     for field in dataclasses.fields(Result)
     if re.match(r"(dict\[str, )?(Number|int)\b", str(field.type)) and field.name != "seed"
-)
+}
+FIELDS = tuple(TYPES)
+BY_PART = tuple(name for name, type_ in TYPES.items() if type_.startswith("dict"))
 
 
 def check_objectives(names: Iterable[str]) -> None:
@@ -30,6 +32,19 @@ def unknown_number(place: str) -> str:
     """`result.json has no number x (did you mean y?)` for a place without one, by its first part; else empty."""
     field = place.partition(".")[0]
     return "" if field in FIELDS else f"result.json has no number {field!r}" + did_you_mean(field, FIELDS)
+
+
+def not_one_number(place: str) -> str:
+    """What is wrong with the place of a table's score or column, which is one number of `result.json`; else empty."""
+    field, _, part = place.partition(".")
+    if unknown := unknown_number(place):
+        return unknown
+    if field in BY_PART and not part:
+        total = "did you mean parameters.total?" if field == "parameters" else f"write {field}.NAME"
+        return f"{field} has several numbers; {total}"
+    if field not in BY_PART and part:
+        return f"{field} is one number, without {part!r}; did you mean {field}?"
+    return ""
 
 
 def value_of(result: Result, name: str) -> float | None:

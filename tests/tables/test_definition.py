@@ -345,6 +345,12 @@ def test_a_wrong_yaml_is_refused_by_name():
         value = ["validaton_loss"] if place.endswith("columns") else "validaton_loss"
         told_number = broken(**{place.replace(".", "__"): value})
         assert f"{place}: result.json has no number 'validaton_loss' (did you mean validation_loss?)" in told_number
+    for score, said in (
+        ("parameters", "parameters has several numbers; did you mean parameters.total?"),
+        ("text_scores", "text_scores has several numbers; write text_scores.NAME"),
+        ("mfu.total", "mfu is one number, without 'total'; did you mean mfu?"),
+    ):
+        assert f"budgets.nano.score: {said}" in broken(budgets__nano__score=score)
     assert "the family post has no learning rate (did you mean pots?)" in told
     assert "no set 'maskd' (did you mean masked?)" in broken(budgets__nano__learning_rates="maskd")
 

@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
-from experiments.search.objective import unknown_number
+from experiments.search.objective import not_one_number
 from experiments.settings.group import Group, Number, Positive, Text
 from experiments.tables.definition.folder import learning_rates
 from experiments.tables.definition.inequality import IDENTIFIER, Statement, parse
@@ -276,7 +276,7 @@ class Table(Group):
         return self
 
     def _check_numbers(self) -> None:
-        """Raises ValueError for a score that no result of `attn train` has; other sources have numbers of their own."""
+        """Raises ValueError for a score that is no number of a result of `attn train`; other sources have their own."""
         named = {"columns": self.columns}
         for key, budget in self.budgets.items():
             named[f"budgets.{key}.score"] = [budget.score]
@@ -285,5 +285,5 @@ class Table(Group):
         for where, places in named.items() if self.source == "runs" else ():
             for place in places:
                 # those of fine-tunings are checked with the task
-                if not place.startswith("finetune.") and (unknown := unknown_number(place)):
-                    raise ValueError(f"{where}: {unknown}")
+                if not place.startswith("finetune.") and (wrong := not_one_number(place)):
+                    raise ValueError(f"{where}: {wrong}")
