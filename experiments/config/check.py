@@ -32,6 +32,9 @@ def from_tree(tree: dict[str, Any], sources: dict[Any, Any] | None = None) -> Se
 
 
 def _variant_errors(variant: dict[Any, Any], sources: dict[Any, Any]) -> Iterator[Error]:
+    if "name" not in variant:
+        yield ("variant",), "variant.name is missing: conf/variant/NAME.yaml must contain name: NAME"
+        return
     try:
         schema(module_of(variant)).model_validate(variant)
     except ValidationError as errors:

@@ -254,7 +254,8 @@ def _check_conf(folder: Path) -> None:
 
 
 def _check_variant(path: Path, tree: Any) -> None:
-    """Raises Mistake where a variant goes under the name of another."""
-    named = tree.get("name") if isinstance(tree, dict) else None
-    if named != path.stem:
+    """Raises Mistake for a variant without a name, and where it goes under the name of another."""
+    if not isinstance(tree, dict) or "name" not in tree:
+        raise Mistake(f"{path}: name is missing", f"the file must contain name: {path.stem}")
+    if (named := tree["name"]) != path.stem:
         raise Mistake(f"{path}: name = {named!r}: must be {path.stem!r}, like the file")

@@ -50,6 +50,13 @@ def message(*words: str) -> str:
     return str(caught.value)
 
 
+def test_a_variant_without_a_name_is_told_where_it_belongs():
+    tree = compose([]).model_dump()
+    del tree["variant"]["name"]
+    with pytest.raises(Mistake, match=r"^variant.name is missing: conf/variant/NAME.yaml must contain name: NAME$"):
+        from_tree(tree)
+
+
 def test_the_promised_command_composes_as_typed():
     composed = compose(["variant=talking_heads", "heads=24"])
     assert composed.variant["name"] == "talking_heads"

@@ -38,6 +38,8 @@ def test_a_folder_of_yaml_alone_follows_its_flag(tmp_path, unplugged):
         ({"conf/variant/multi_head.yaml": ""}, "multi_head.yaml: attn itself has conf/variant/multi_head.yaml"),
         ({"conf/config.yaml": ""}, "config.yaml: attn itself has conf/config.yaml"),
         ({"conf/variant/loud.yaml": "name: multi_head"}, "loud.yaml: name = 'multi_head': must be 'loud'"),
+        ({"conf/variant/loud.yaml": ""}, "loud.yaml: name is missing\n  the file must contain name: loud"),
+        ({"conf/variant/loud.yaml": "gain: 2"}, "loud.yaml: name is missing"),
         ({"conf/variant/loud.yaml": "name: [loud"}, "loud.yaml: line 1: while parsing a flow sequence"),
         ({"conf/variant/loud.yaml": LOUD_YAML + "gain: 2\n"}, "loud.yaml: line 10: the key gain is given twice"),
         ({"conf/data/mine.yaml": "kind: [text"}, "mine.yaml: line 1: while parsing a flow sequence"),
