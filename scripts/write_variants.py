@@ -29,6 +29,7 @@ from experiments.model.layers.build_attention import build_attention  # noqa: E4
 from experiments.settings.plugins import CONF  # noqa: E402
 from experiments.settings.variant import module_of  # noqa: E402
 from experiments.tables.definition.folder import names as table_names  # noqa: E402
+from experiments.tables.definition.folder import table_of  # noqa: E402
 from experiments.tables.definition.request import load  # noqa: E402
 from experiments.tables.rendering.index import claims_of  # noqa: E402
 
@@ -129,7 +130,7 @@ def verdicts(results: Path) -> dict[str, list[str]]:
     """The verdicts on the claims that compare a row of a variant, by variant."""
     found: dict[str, list[str]] = {}
     for stem, claims in claims_of(results).items():
-        table = next(name for name in table_names() if name.replace("/", "_") == stem.partition("-")[0])
+        table = table_of(stem)
         definitions, variants = load(table).claims, variants_of(table)
         for claim in claims:
             line = "[{claim}](results/{stem}.md) {says}: **{verdict}** ({budget}, {pairs})".format(stem=stem, **claim)

@@ -30,6 +30,17 @@ def names() -> list[str]:
     return sorted(f"{path.parent.name}/{path.stem}" for path in tables)
 
 
+def files_start(name: str) -> str:
+    """The start of the names of the files with a table's results, such as `shazeer2020_heads`."""
+    return name.replace("/", "_")
+
+
+def table_of(stem: str) -> str:
+    """The table that files with results belong to, by their name without its ending; empty if there is none."""
+    start = stem.partition("-")[0]
+    return next((name for name in names() if files_start(name) == start), "")
+
+
 def read(name: str, kind: type[G]) -> G:
     """The file of `PAPER/NAME`, validated as a `kind`. Raises Mistake that names every wrong key."""
     places = [place / f"{name}.yaml" for place in _places()]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from experiments.failures.wording import joined
 from experiments.record.folder import LOCATION_KEYS
-from experiments.tables.definition.folder import check_name, read
+from experiments.tables.definition.folder import check_name, files_start, read
 from experiments.tables.definition.overrides import by_stage, key_of
 from experiments.tables.definition.table import (
     BUDGETS,
@@ -162,7 +162,7 @@ class Request:
     def result_stem(self) -> str:
         """The start of the names of the files for readers, such as `shazeer2020_heads-small-4-7`; nano is left out."""
         budget = "" if self.budget_name == "nano" else self.budget_name
-        return "-".join(filter(None, (self.name.replace("/", "_"), budget, self.span)))
+        return "-".join(filter(None, (files_start(self.name), budget, self.span)))
 
     @property
     def group(self) -> str:

@@ -16,7 +16,7 @@ from experiments.display.rows import Row, as_markdown
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import joined, plural
 from experiments.record.durable import write
-from experiments.tables.definition.folder import names
+from experiments.tables.definition.folder import names, table_of
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import BUDGETS
 from experiments.tables.rendering.sentences import WORDS, clause
@@ -41,8 +41,8 @@ def write_index(folder: Path) -> Path:
     blocks = ["# Results", _counts(claims), how, as_markdown([*_rows(folder, claims, are_checks=False)])]
     if checks := [*_rows(folder, claims, are_checks=True)]:
         blocks += ["## Checks of the code", "They are true by proof or by construction.", as_markdown(checks)]
-    with_results = {stem.partition("-")[0] for stem in claims}
-    if missing := [name for name in names() if name.replace("/", "_") not in with_results]:
+    with_results = set(map(table_of, claims))
+    if missing := [name for name in names() if name not in with_results]:
         blocks += ["## Tables that have not been run", "Each command makes the table whose claim follows it."]
         blocks += ["\n".join(f"* {_command(name)}: {load(name).shows}" for name in missing)]
     path = folder / INDEX
