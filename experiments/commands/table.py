@@ -55,11 +55,15 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
     """List the tables, or make and print one; returns the exit code. Raises Mistake, DataError, RunFolderError."""
     progress = Console(stderr=True)
     listed_format = "table" if options.format == "latex" else options.format
+    if name is not None and "=" in name:
+        # without a table, the first of the overrides stands in its place
+        overrides, name = [name, *overrides], None
     if name is None:
-        if options != TableOptions(runs=options.runs, format=options.format, dry_run=options.dry_run):
+        listing = TableOptions(runs=options.runs, format=options.format, dry_run=options.dry_run)
+        if options != listing or (overrides and not options.dry_run):
             raise Mistake("which table?", "attn table PAPER/NAME; `attn table` lists all tables")
         rows, caption = (
-            costs.table_costs(options.runs, progress) if options.dry_run else costs.list_tables(options.runs)
+            costs.table_costs(overrides, options.runs, progress) if options.dry_run else costs.list_tables(options.runs)
         )
         show(rows, listed_format, caption=caption)
         return ExitCode.DONE

@@ -13,6 +13,7 @@ from experiments.cells.resources import Workers
 from experiments.config.compose import compose
 from experiments.display.rows import Row, time_text
 from experiments.failures.failure import Mistake
+from experiments.failures.wording import first_line
 from experiments.files.digest import digest, file_digest
 from experiments.settings.plugins import yaml_files
 from experiments.tables.definition.folder import names
@@ -72,25 +73,36 @@ def list_tables(runs: Path) -> tuple[list[Row], str]:
     )
 
 
-def table_costs(runs: Path, console: Console) -> tuple[list[Row], str]:
+def table_costs(overrides: Sequence[str], runs: Path, console: Console) -> tuple[list[Row], str]:
     """A row for every table with its cost at each budget, and a caption.
 
-    Every cell is assumed to cost what the baseline costs.
+    Every cell is assumed to cost what the baseline costs. A table for which the overrides are wrong has the reason in
+    place of its cost. Raises Mistake if they are wrong for every table.
     """
     from experiments.tables.sources.calibration import remembered
 
     settings, rows = compose([]), []
+    mistakes: list[Mistake] = []
+    fitting = 0
     # composing all of them takes half a minute, so the costs are kept
-    key = ["list", digest([file_digest(path) for path in yaml_files("**/*.yaml")])]
+    key = ["list", digest([*overrides, *(file_digest(path) for path in yaml_files("**/*.yaml"))])]
     with StepClock(console) as clock:
         for number, (name, table) in enumerate(tables := [*_tables()], start=1):
             _say(console, f"costs of {name}, {number} of {len(tables)}")
             row: Row = {"table": name, "shows": table.shows} | dict.fromkeys(BUDGETS)
             for budget in filter(table.budgets.__contains__, BUDGETS):
-                request = Request(name, table, budget, range(1), runs=runs)
-                cost = remembered(settings, [*key, name, budget], partial(_baseline_cost, request, clock))
+                request = Request(name, table, budget, range(1), overrides, runs)
+                try:
+                    cost = remembered(settings, [*key, name, budget], partial(_baseline_cost, request, clock))
+                except Mistake as mistake:
+                    mistakes.append(mistake)
+                    row[budget] = first_line(mistake)
+                    continue
+                fitting += 1
                 row[budget] = _cost_text(request, Prediction(*(cost or [None])))
             rows.append(row)
+    if mistakes and not fitting:
+        raise mistakes[0]
     caption = (
         "These are rough estimates for this machine and one cell at a time: every cell is assumed to cost what the "
         "baseline costs, and every FLOP what it costs in a small model. Fine-tuning (then ...) is not counted. attn "

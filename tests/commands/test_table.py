@@ -208,6 +208,33 @@ def test_the_list_is_composed_anew_only_when_a_yaml_has_changed(attn, tmp_path, 
     assert listed() == "40 cells, 1.7 days, 1.0 GB, 40.0M tokens" and len(composed) == 3
 
 
+def test_the_list_goes_on_after_a_table_for_which_an_override_is_wrong(attn, tmp_path, monkeypatch):
+    from experiments.tables import costs
+
+    class Picky:
+        cells = (TableCell("h8", 0, "h8"),)
+
+        def __init__(self, request, rows):
+            if request.name in request.overrides[0]:
+                raise Mistake(f"{request.name} does not take it", "leave it out")
+
+        def predict(self, cell, clock, roughly):
+            return Prediction(3600.0, 10**6, 10**9)
+
+    tables = [TABLE, "xiong2020/warmup"]
+    monkeypatch.setattr(costs, "source_of", Picky)
+    monkeypatch.setattr(costs, "names", lambda: tables)
+    monkeypatch.setattr(costs, "BUDGETS", ["nano"])
+    monkeypatch.setenv("ATTN_CACHE", str(tmp_path / "cache"))
+    done = attn("table", "--dry-run", "--format", "csv", f"but={TABLE}")
+    assert done.returncode == 0, done.output
+    costs_of = {name: row["nano"] for name, row in rows_of(done.stdout, "table").items()}
+    assert costs_of[TABLE] == f"{TABLE} does not take it" and " cells, " in costs_of["xiong2020/warmup"]
+    refused = attn("table", "--dry-run", f"but={tables}")
+    assert refused.returncode == 2 and refused.stdout == ""
+    assert f"{TABLE} does not take it\n  leave it out" in refused.stderr
+
+
 def test_the_list_times_one_small_model_and_counts_flops(tiny, tmp_path, clocked):
     from experiments.config.compose import compose
     from experiments.tables.sources.calibration import predict
@@ -366,6 +393,7 @@ def test_seeds_by_their_number_or_by_the_first_and_the_last():
         (["--budget", "smal"], "which table?"),
         (["--out", "results"], "which table?"),
         (["--seeds", "0"], "which table?"),
+        (["max_steps=2"], "which table?"),
     ],
 )
 def test_mistakes_are_named_and_change_nothing(attn, tmp_path, words, said):
