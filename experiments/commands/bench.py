@@ -16,7 +16,8 @@ from experiments.display.rows import Row, show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
-from experiments.launch.plan import check_data, plan
+from experiments.launch.check_cells import check_data
+from experiments.launch.plan import plan
 from experiments.measure.cores import long_wait
 from experiments.settings.run import Settings
 

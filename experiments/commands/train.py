@@ -9,7 +9,8 @@ from experiments.cells.resources import Workers, parse_per_device, parse_workers
 from experiments.config.command_line import answer, only_prints, split_arguments
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
-from experiments.launch.plan import Plan, check_buildable, check_data, plan
+from experiments.launch.check_cells import check_buildable, check_data
+from experiments.launch.plan import Plan, plan
 from experiments.settings.run import Settings
 from experiments.training.distributed.start import torchrun_process
 

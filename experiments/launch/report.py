@@ -15,7 +15,7 @@ from experiments.cells.cell import finished_result, folder_of
 from experiments.cells.runner import Outcome, RunningCell
 from experiments.display.comparison import COLUMNS, table_of, tables_of
 from experiments.display.rows import show
-from experiments.launch.plan import check_buildable, for_each_size
+from experiments.launch.check_cells import check_buildable, for_each_size
 from experiments.record.result import UNKNOWN
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of

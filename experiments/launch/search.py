@@ -16,8 +16,9 @@ from experiments.display.rows import show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake
 from experiments.files.digest import digest
+from experiments.launch.check_cells import check_cell
 from experiments.launch.local import fork_server, prepare_corpora
-from experiments.launch.plan import Plan, PlannedSearch, check_cell, labelled_with_sweep
+from experiments.launch.plan import Plan, PlannedSearch, labelled_with_sweep
 from experiments.launch.report import SweepProgress, print_failed
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result

@@ -12,7 +12,7 @@ import typer
 import cli
 from experiments.commands.train import take_options
 from experiments.config.command_line import only_prints, split_arguments
-from experiments.launch import plan as planning
+from experiments.launch import check_cells
 from experiments.launch.plan import plan
 from experiments.tables.definition.folder import names
 
@@ -48,7 +48,7 @@ PAGES = {path: commands for path, text in TEXTS.items() if (commands := commands
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_commands_of_a_page_are_accepted(page, monkeypatch):
     # the reader of a page on GPUs has some
-    monkeypatch.setattr(planning, "check_devices", lambda settings: None)
+    monkeypatch.setattr(check_cells, "check_devices", lambda settings: None)
     commands = typer.main.get_command(cli.app).commands
     for name, *words in PAGES[page]:
         if name == "train":

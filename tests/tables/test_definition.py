@@ -248,7 +248,7 @@ def test_sizes_are_those_of_the_layer_that_is_trained():
 
 @pytest.mark.parametrize("name", ["shazeer2020/heads", "shazeer2020/heads_t5", "shazeer2020/albert"])
 def test_the_projections_parameters_are_as_claimed(name):
-    from experiments.launch.plan import check_buildable
+    from experiments.launch.check_cells import check_buildable
     from experiments.tables.verdict import Measures, decide
 
     table, source = load(name), runs(name, "nano")
@@ -265,7 +265,7 @@ def test_the_projections_parameters_are_as_claimed(name):
 
 @pytest.mark.parametrize("name", ["bhojanapalli2020/table2a", "lan2020/sharing", "vaswani2017/table3b"])
 def test_the_papers_own_set_up_has_the_papers_parameters(name):
-    from experiments.launch.plan import check_buildable
+    from experiments.launch.check_cells import check_buildable
 
     table = load(name)
     found = published.read(name, table.published.table, None)

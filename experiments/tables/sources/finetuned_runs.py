@@ -73,7 +73,7 @@ class FinetunedRuns:
 
     def check(self) -> None:
         """Raises Mistake or DataError for everything that is certain to fail in the pretraining or the fine-tuning."""
-        from experiments.launch.plan import check_data
+        from experiments.launch.check_cells import check_data
         from experiments.training.run_length import planned_steps
 
         self.pretraining.check()

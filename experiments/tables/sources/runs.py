@@ -60,7 +60,7 @@ class Runs:
 
     def check(self) -> None:
         """Raises Mistake or DataError for a length, a device, a text or a model that is certain to fail."""
-        from experiments.launch.plan import check_buildable, check_cell, check_data
+        from experiments.launch.check_cells import check_buildable, check_cell, check_data
 
         planned = list(self._settings.values())
         for settings in planned:

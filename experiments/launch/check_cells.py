@@ -1,0 +1,88 @@
+"""Checks that cells can train, before the first one does, in the order of what they cost: settings, text, model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from experiments.failures.failure import Mistake
+from experiments.measure.cores import check_threads
+from experiments.measure.devices import check_devices
+from experiments.model.kernel_availability import check_kernel
+from experiments.record.folder import run_name
+from experiments.record.mirrors.mirrors import check_loggers
+from experiments.settings.run import Settings
+from experiments.tasks.choose import task_of
+from experiments.training.distributed.start import torchrun_process
+from experiments.training.run_length import planned_steps
+
+T = TypeVar("T")
+MAX_CELLS_NAMED = 10  # wrong cells
+# settings that parameters and memory depend on, also in a fine-tuned run
+MEMORY_KEYS: dict[str, Any] = {
+    **dict.fromkeys(("variant", "model", "objective", "tokenizer", "task", "pretrained", "length", "backend"), True),
+    "data": {"kind"},
+    "optimizer": {"kind"},
+    "trainer": {"batch_size", "micro_batch", "precision", "device"},
+}
+
+
+def check_cell(settings: Settings, *, runs_here: bool) -> None:
+    """Raises Mistake for a run without an end.
+
+    If the run is to train here, also for a kernel, cores, devices or a logger that is missing.
+    """
+    planned_steps(settings)
+    # a launcher of Hydra's may train on other machines
+    if runs_here:
+        check_threads(settings.trainer.threads)
+        check_kernel(settings)
+        # torchrun may have started processes on other machines too, and counts them itself
+        if torchrun_process() is None:
+            check_devices(settings)
+        check_loggers(settings.logger)
+
+
+def check_data(cells: list[Settings]) -> None:
+    """Raises DataError for text that is missing. Data sets on the hub are checked only when a cell needs them."""
+    distinct = {(repr(cell.learns_from), cell.cache): cell for cell in cells}
+    for cell in distinct.values():
+        task_of(cell).identity()
+
+
+def check_buildable(cells: list[Settings]) -> list[int]:
+    """The number of parameters of each cell. Raises Mistake that names every cell whose variant refuses its sizes."""
+    import torch
+
+    def count(cell: Settings) -> int | Mistake:
+        try:
+            source = task_of(cell)
+            with torch.device("meta"):
+                model = source.build_model(source.vocabulary_size())
+            return model.parameter_counts()["total"]
+        except Mistake as error:
+            return error
+
+    counts = for_each_size(cells, count)
+    wrong = [(cell, error) for cell, error in zip(cells, counts, strict=True) if isinstance(error, Mistake)]
+    refuse(
+        [f"{run_name(cell.model_dump())}: {error}" if len(cells) > 1 else str(error) for cell, error in wrong],
+        len(cells),
+    )
+    return [count for count in counts if isinstance(count, int)]
+
+
+def for_each_size(cells: list[Settings], measure: Callable[[Settings], T]) -> list[T]:
+    """`measure` of each cell, called once for cells that agree in everything that a model or its memory depends on."""
+    keys = [repr(cell.model_dump(include=MEMORY_KEYS)) for cell in cells]
+    measured = {key: measure(cell) for key, cell in dict(zip(reversed(keys), reversed(cells), strict=True)).items()}
+    return [measured[key] for key in keys]
+
+
+def refuse(wrong: Sequence[str], total: int) -> None:
+    """Raises Mistake with the lines about wrong cells, if there are any. total: the number of all cells."""
+    if not wrong:
+        return
+    more = [f"and {len(wrong) - MAX_CELLS_NAMED:,} more"] if len(wrong) > MAX_CELLS_NAMED else []
+    count = f"{len(wrong):,} of {total:,} cells are wrong; none was started" if total > 1 else ""
+    raise Mistake("\n".join([*wrong[:MAX_CELLS_NAMED], *more]), count)
