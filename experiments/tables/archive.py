@@ -45,9 +45,6 @@ def archive(report: Report, path: Path) -> None:
             },
             "facts": report.facts,
             "notes": report.notes,
-            "is_complete": report.is_complete,
-            "cells": report.cells,
-            "missing": report.missing,
         },
     )
 
@@ -83,9 +80,6 @@ def restored(path: Path) -> Report:
         evidence=EVIDENCE[content["evidence"]],
         facts=[(name, value) for name, value in content["facts"]],
         notes=content["notes"],
-        is_complete=content["is_complete"],
-        cells=content["cells"],
-        missing=content["missing"],
     )
 
 

@@ -39,14 +39,26 @@ class Report:
     evidence: Evidence
     facts: list[tuple[str, str]]
     notes: list[str]
-    is_complete: bool  # every cell is done, or ended in NaN
-    cells: int  # one of each configuration and seed
-    missing: int  # of the cells: those without a score
 
     @property
     def score(self) -> str:
         """The name of the score's column."""
         return self.request.budget.score_name
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every cell is done, or ended in NaN."""
+        return all(cell["state"] in ("done", "diverged") for cell in self.by_seed)
+
+    @property
+    def cells(self) -> int:
+        """The number of cells: one of each configuration and seed."""
+        return len(self.request.configurations) * len({cell["seed"] for cell in self.by_seed})
+
+    @property
+    def missing(self) -> int:
+        """The number of cells without a score."""
+        return self.cells - sum(cell[self.score] is not None for cell in self.by_seed)
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
@@ -128,15 +140,12 @@ def report(
     ]  # fmt: skip
     for scheme in request.schemes or [""]:
         _rank(request, [line for line in lines if line.get("positions", "") == scheme], printed)
-    cells = len(configurations) * len({seed for _, seed in outcomes})
     return Report(
         request, lines, list(_by_seed(request, outcomes, scores)),
         {key: training.stuck for key, training in trainings.items() if training.stuck}, step_times.seconds, printed,
         evidence,
         list(facts(request, outcomes, published, evidence, plans, step_times, set_up)),
         list(notes(request, outcomes, step_times)),
-        is_complete=all(outcome.state in ("done", "diverged") for outcome in outcomes.values()),
-        cells=cells, missing=cells - sum(map(len, scores.values())),
     )  # fmt: skip
 
 
