@@ -199,8 +199,9 @@ def _complete(ctx: typer.Context, incomplete: str) -> list[str]:
     if finetunes and all("=" in each for each in arguments) and (names := _run_names(ctx, incomplete)):
         return names
     from experiments.config.completion import complete
+    from experiments.config.primary import FINETUNING, PRETRAINING
 
-    return complete(arguments, incomplete, "finetune" if finetunes else "config")
+    return complete(arguments, incomplete, FINETUNING if finetunes else PRETRAINING)
 
 
 def _run_names(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 
 from experiments.cells.resources import parse_workers
+from experiments.config.command_line import CommandLine
 from experiments.display.rows import Row, show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
@@ -75,7 +76,7 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
         from experiments.bench.figure import check_plot
 
         check_plot(plot)
-    cells = plan(overrides, ["-m"]).cells
+    cells = plan(CommandLine(overrides, ["-m"])).cells
     if options.scope == "answer":
         return _answer(cells, options, format, plot)
     _check_read(overrides, cells)

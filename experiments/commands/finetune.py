@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments.commands.train import launch_with, take_options
-from experiments.config.command_line import MULTIRUN_FLAGS, only_prints, split_arguments
+from experiments.config.command_line import MULTIRUN_FLAGS, CommandLine, only_prints, split_arguments
 from experiments.config.pretrained import check_keys
+from experiments.config.primary import FINETUNING
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.results.find import find_run
@@ -19,7 +20,7 @@ def finetune(arguments: list[str]) -> ExitCode:
     names = [argument for argument in overrides if "=" not in argument]
     settings = [argument for argument in overrides if "=" in argument]
     if not names and only_prints(flags):
-        return launch_with(options, settings, flags, "finetune")
+        return launch_with(options, CommandLine(settings, flags, FINETUNING))
     if not names:
         raise Mistake("which run?", "attn finetune RUN task=NAME; `attn compare` lists the finished ones")
     check_keys(settings)
@@ -30,7 +31,7 @@ def finetune(arguments: list[str]) -> ExitCode:
     )
     folders = [str(find_run(name, runs)) for name in names]
     pretrained = f"pretrained={','.join(map(_quoted, folders))}"
-    return launch_with(options, [*settings, pretrained], flags, "finetune")
+    return launch_with(options, CommandLine([*settings, pretrained], flags, FINETUNING))
 
 
 def _quoted(path: str) -> str:

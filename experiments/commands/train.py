@@ -6,7 +6,7 @@ import sys
 from typing import NamedTuple
 
 from experiments.cells.resources import Workers, parse_per_device, parse_workers
-from experiments.config.command_line import answer, only_prints, split_arguments
+from experiments.config.command_line import CommandLine, answer, only_prints, split_arguments
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.launch.check_cells import check_buildable, check_data
@@ -28,17 +28,17 @@ class Options(NamedTuple):
 def launch(arguments: list[str]) -> ExitCode:
     """Carry out the command and return the exit code. Raises Mistake before anything is changed."""
     options, rest = take_options(arguments)
-    return launch_with(options, *split_arguments(rest))
+    return launch_with(options, CommandLine(*split_arguments(rest)))
 
 
-def launch_with(options: Options, overrides: list[str], flags: list[str], name: str = "config") -> ExitCode:
-    """The same for arguments that are already separated. name: the composed file of `conf/`."""
-    if only_prints(flags):
-        answer(overrides, flags, name)
+def launch_with(options: Options, line: CommandLine) -> ExitCode:
+    """The same for arguments that are already separated."""
+    if only_prints(line.flags):
+        answer(line)
         return ExitCode.DONE
-    planned = plan(overrides, flags, name)
-    for line in dict.fromkeys(filter(None, map(uneven_heads, planned.cells))):
-        print(line, file=sys.stderr)
+    planned = plan(line)
+    for note in dict.fromkeys(filter(None, map(uneven_heads, planned.cells))):
+        print(note, file=sys.stderr)
     for flag, value in ((WORKERS, options.workers), (PER_DEVICE, options.per_device)):
         if value is not None:
             _check_side_by_side(flag, planned)

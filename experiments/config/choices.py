@@ -8,22 +8,22 @@ from typing import Any, Literal, get_args, get_origin
 from omegaconf import OmegaConf
 from pydantic import BaseModel
 
-from experiments.config.groups import groups_of
+from experiments.config.primary import FINETUNING, PRETRAINING, Primary
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.plugins import CONF
 from experiments.settings.run import Settings
 
-CLASSES: dict[str, type[Settings]] = {"config": Settings, "finetune": FinetuningSettings}  # of a file of `conf/`
+CLASSES: dict[Primary, type[Settings]] = {PRETRAINING: Settings, FINETUNING: FinetuningSettings}
 
 
-def choices(name: str) -> str:
-    """A line for each key with its values, `norm: post | pre | sandwich | deep`. name: the file of `conf/`.
+def choices(primary: Primary) -> str:
+    """A line for each key with its values, `norm: post | pre | sandwich | deep`.
 
     Keys that the command cannot set, such as those of the pretrained run in `attn finetune`, are left out.
     """
-    settable = {*map(str, OmegaConf.load(CONF / f"{name}.yaml")), *groups_of(name)}
+    settable = {*map(str, OmegaConf.load(CONF / f"{primary.name}.yaml")), *primary.groups}
     by_key: dict[str, dict[str, None]] = {}
-    for key, value in _values(CLASSES[name], ""):
+    for key, value in _values(CLASSES[primary], ""):
         if key.split(".")[0] in settable:
             by_key.setdefault(key, {})[value] = None
     return "\n".join(f"{key}: {' | '.join(values)}" for key, values in by_key.items() if len(values) > 1)

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from typing import Any
+from typing import Any, NamedTuple
 
 import hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -15,10 +15,12 @@ from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, Quoted
 from omegaconf import DictConfig
 
 from experiments.config.expressions import lines_in_words
-from experiments.config.groups import conf_for_hydra, groups, groups_of, known_keys, options
-from experiments.config.messages import COMMANDS, hydra_errors_as_mistakes, near_key
+from experiments.config.groups import conf_for_hydra, groups, options
+from experiments.config.messages import hydra_errors_as_mistakes, near_key
+from experiments.config.primary import PRETRAINING, PRIMARIES, Primary
 from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import did_you_mean
+from experiments.files.digest import digest
 
 # flags of Hydra that take the next argument as their value
 VALUE_FLAGS = {"--cfg", "-c", "--package", "-p"}
@@ -29,6 +31,20 @@ CONFIGURATION_FLAGS = {"--cfg", "-c", "--info", "-i"}
 HELP_FLAGS = {"--help", "-h"}
 ASKING_FLAGS = CONFIGURATION_FLAGS | HELP_FLAGS | {"--hydra-help", "--version", "--shell-completion", "-sc"}
 FLAGS = VALUE_FLAGS | RUNNING_FLAGS | ASKING_FLAGS | {"--resolve"}
+
+
+class CommandLine(NamedTuple):
+    """The arguments of a command that composes a configuration."""
+
+    overrides: list[str]
+    flags: list[str]  # Hydra's
+    primary: Primary = PRETRAINING
+
+    @property
+    def sweep(self) -> str:
+        """The name of the sweep, which depends on the overrides in any order, without Hydra's own."""
+        relevant = sorted(text for text in self.overrides if not text.startswith(("hydra.", "hydra/")))
+        return f"sweep-{digest(relevant)[:8]}"
 
 
 def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -43,7 +59,7 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
         name, _, value = argument.partition("=")
         if name not in FLAGS:
             setting = name.lstrip("-")
-            if setting in {*known_keys(), *known_keys(name="finetune")}:
+            if any(setting in primary.known_keys() for primary in PRIMARIES.values()):
                 raise Mistake(f"there is no flag {argument}", f"a setting has no dashes: {setting}={value or 'VALUE'}")
             raise Mistake(
                 f"there is no flag {argument}" + did_you_mean(name, [*FLAGS, "--dry-run", "--workers", "--per-device"])
@@ -68,19 +84,19 @@ def only_prints(flags: list[str]) -> bool:
     return bool(ASKING_FLAGS & {flag.split("=", 1)[0] for flag in flags})
 
 
-def answer(overrides: list[str], flags: list[str], name: str = "config") -> None:
+def answer(line: CommandLine) -> None:
     """Print Hydra's answer to flags that only ask. Raises Mistake, and OSError if nobody reads the output."""
     # all at once: Hydra's logging would print a traceback for each line that nobody reads
     answered = io.StringIO()
     try:
         with redirect_stdout(answered):
-            hydra_main(lambda config: None, overrides, flags, name)
+            hydra_main(lambda config: None, line)
     finally:
         output = answered.getvalue()
-        print(lines_in_words(output) if HELP_FLAGS & {*flags} else output, end="", flush=True)
+        print(lines_in_words(output) if HELP_FLAGS & {*line.flags} else output, end="", flush=True)
 
 
-def check_overrides(overrides: list[str], name: str = "config") -> list[Override]:
+def check_overrides(overrides: list[str], primary: Primary = PRETRAINING) -> list[Override]:
     """The parsed overrides. They set keys; they do not invent, remove or repeat them. Raises Mistake."""
     for text in overrides:
         if "=" not in text[1:] and not text.startswith("~"):
@@ -100,15 +116,15 @@ def check_overrides(overrides: list[str], name: str = "config") -> list[Override
         if override.is_add() or override.is_force_add() or override.is_delete():
             bare = text.lstrip("+~")
             right = f"write {bare}" if "=" in bare else f"leave it out, or write {bare}=VALUE"
-            hint = right if key in known_keys(name=name) else near_key(key, name=name)
+            hint = right if key in primary.known_keys() else near_key(key, primary=primary)
             raise Mistake(f"{text!r}: overrides set keys; they do not add or remove them", hint)
         if "@" in key:
-            raise Mistake(f"{text!r}: a key cannot contain @", near_key(key.replace("@", ""), name=name))
+            raise Mistake(f"{text!r}: a key cannot contain @", near_key(key.replace("@", ""), primary=primary))
         given.append((key, text))
-        if key in groups_of(name):
+        if key in primary.groups:
             _check_choice(override)
         elif key in groups():
-            raise Mistake(f"there is no setting {key!r}", near_key(key, name=name))
+            raise Mistake(f"there is no setting {key!r}", near_key(key, primary=primary))
     once(given)
     return parsed
 
@@ -130,14 +146,15 @@ def _check_choice(override: Override) -> None:
             )
 
 
-def hydra_main(task: Callable[[DictConfig], Any], overrides: list[str], flags: list[str], name: str = "config") -> None:
+def hydra_main(task: Callable[[DictConfig], Any], line: CommandLine) -> None:
     """Hydra's own command line, as `python app.py OVERRIDES FLAGS`. Raises Mistake, and whatever `task` raises."""
+    overrides, flags, primary = line
     arguments, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = [f"attn {COMMANDS[name]}", *overrides, *flags]
+    sys.argv = [f"attn {primary.command}", *overrides, *flags]
     os.environ["HYDRA_FULL_ERROR"] = "1"  # documented: Hydra re-raises instead of printing and leaving
     try:
-        with hydra_errors_as_mistakes(overrides, name):
-            hydra.main(config_path=conf_for_hydra(), config_name=name, version_base="1.3")(task)()
+        with hydra_errors_as_mistakes(overrides, primary):
+            hydra.main(config_path=conf_for_hydra(), config_name=primary.name, version_base="1.3")(task)()
     finally:
         sys.argv = arguments
         if full_error is None:

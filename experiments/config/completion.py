@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from experiments.config.groups import conf_for_hydra
+from experiments.config.primary import PRETRAINING, Primary
 
 # Typer's own bash script stops at "=", which is where an override begins to be interesting
 BASH = """\
@@ -40,11 +41,9 @@ def script(shell: str) -> str:
     return {"bash": BASH, "zsh": ZSH, "fish": FISH}[shell]
 
 
-def complete(arguments: list[str], incomplete: str, name: str = "config") -> list[str]:
+def complete(arguments: list[str], incomplete: str, primary: Primary = PRETRAINING) -> list[str]:
     """The possible completions of `incomplete` after `arguments`: keys, groups and their options. Empty if Hydra finds
     none.
-
-    name: the composed file of `conf/`.
     """
     from hydra._internal.config_loader_impl import ConfigLoaderImpl
     from hydra._internal.utils import create_config_search_path
@@ -56,6 +55,6 @@ def complete(arguments: list[str], incomplete: str, name: str = "config") -> lis
     overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
     line = " ".join([*overrides, incomplete])
     try:
-        return DefaultCompletionPlugin(loader)._query(name, line)
+        return DefaultCompletionPlugin(loader)._query(primary.name, line)
     except (HydraException, OmegaConfBaseException):
         return []

@@ -17,9 +17,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config.check import class_of, errors_of, from_tree
 from experiments.config.command_line import check_overrides
-from experiments.config.groups import conf_for_hydra, groups_of
+from experiments.config.groups import conf_for_hydra
 from experiments.config.messages import hydra_errors_as_mistakes
 from experiments.config.pretrained import inherit
+from experiments.config.primary import PRETRAINING, Primary
 from experiments.config.resolvers import register
 from experiments.failures.failure import Mistake
 from experiments.settings.run import Settings
@@ -34,32 +35,29 @@ def compose(overrides: list[str]) -> Settings:
 
 
 class Composer:
-    """Composes many runs. Hydra, which takes most of the time, composes each choice of options of groups only once.
+    """Composes many runs. Hydra, which takes most of the time, composes each choice of options of groups only once."""
 
-    name: the composed file of `conf/`.
-    """
-
-    def __init__(self, name: str = "config") -> None:
-        self._name = name
+    def __init__(self, primary: Primary = PRETRAINING) -> None:
+        self._primary = primary
         self._by_choice: dict[tuple[str, ...], DictConfig] = {}
 
     def compose(self, overrides: list[str]) -> Settings:
         """The checked settings of one run, from overrides as on the command line. Raises Mistake."""
         choice, values = [], []
-        for override, text in zip(check_overrides(overrides, self._name), overrides, strict=True):
+        for override, text in zip(check_overrides(overrides, self._primary), overrides, strict=True):
             key = override.get_key_element()
-            is_for_hydra = key in groups_of(self._name) or override.is_hydra_override() or override.is_sweep_override()
+            is_for_hydra = key in self._primary.groups or override.is_hydra_override() or override.is_sweep_override()
             if is_for_hydra:
                 choice.append(text)
             else:
                 values.append((key, override.value()))
         if (chosen := tuple(choice)) not in self._by_choice:
-            self._by_choice[chosen] = compose_raw(choice, name=self._name)
+            self._by_choice[chosen] = compose_raw(choice, self._primary)
         try:
             config = with_values(self._by_choice[chosen], values)
         except OmegaConfBaseException:
             # Hydra's own error says what is wrong
-            config = compose_raw(overrides, name=self._name)
+            config = compose_raw(overrides, self._primary)
         return resolve(config)
 
 
@@ -71,10 +69,11 @@ def with_values(config: DictConfig, values: Iterable[tuple[str, Any]]) -> DictCo
     return config
 
 
-def compose_raw(overrides: list[str], *, with_hydra: bool = False, name: str = "config") -> DictConfig:
+def compose_raw(overrides: list[str], primary: Primary = PRETRAINING, *, with_hydra: bool = False) -> DictConfig:
     """The composed configuration, before interpolation and checks. Raises Mistake."""
-    with hydra_errors_as_mistakes(overrides, name), hydra.initialize_config_dir(conf_for_hydra(), version_base="1.3"):
-        return hydra.compose(name, overrides, return_hydra_config=with_hydra)
+    folder = conf_for_hydra()
+    with hydra_errors_as_mistakes(overrides, primary), hydra.initialize_config_dir(folder, version_base="1.3"):
+        return hydra.compose(primary.name, overrides, return_hydra_config=with_hydra)
 
 
 def resolve(config: DictConfig) -> Settings:

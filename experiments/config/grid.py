@@ -24,6 +24,7 @@ from experiments.config.compose import compose_raw, interpolated, with_values
 from experiments.config.groups import conf_for_hydra, groups
 from experiments.config.messages import hydra_errors_as_mistakes
 from experiments.config.pretrained import READ_TO_INHERIT
+from experiments.config.primary import FINETUNING, PRETRAINING, Primary
 from experiments.failures.failure import Mistake
 from experiments.settings.run import Settings
 
@@ -55,10 +56,10 @@ class Combination(NamedTuple):
     outcome: Settings | Mistake
 
 
-def grid(overrides: Sequence[str], name: str = "config") -> Iterator[Combination]:
+def grid(overrides: Sequence[str], primary: Primary = PRETRAINING) -> Iterator[Combination]:
     """Yield every combination of the values of the overrides; the last one changes fastest.
 
-    name: the composed file of `conf/`. Raises Mistake for more than LIMIT cells, and for values that cannot be listed.
+    Raises Mistake for more than LIMIT cells, and for values that cannot be listed.
     """
     fixed, axes = _axes(overrides)
     of_groups = [axis for axis in axes if axis.key in groups()]
@@ -68,8 +69,8 @@ def grid(overrides: Sequence[str], name: str = "config") -> Iterator[Combination
         chosen = dict(zip((axis.key for axis in axes), combination, strict=True))
         choices = tuple(chosen[axis.key].text for axis in of_groups)
         if choices not in compositions:
-            first_values = [axis.values[0].text for axis in of_values]
-            compositions[choices] = _composed([*fixed, *choices, *first_values], [axis.key for axis in of_values], name)
+            keys, first_values = [axis.key for axis in of_values], [axis.values[0].text for axis in of_values]
+            compositions[choices] = _composed([*fixed, *choices, *first_values], keys, primary)
         composition = compositions[choices]
         label = " ".join(value.text for value in combination)
         try:
@@ -133,9 +134,9 @@ def values_of(override: Override) -> Iterator[SweepValue]:
         yield SweepValue(f"{key}={Transformer.str(element)}", value)
 
 
-def _composed(overrides: list[str], keys: list[str], name: str) -> _Composition | Mistake:
+def _composed(overrides: list[str], keys: list[str], primary: Primary) -> _Composition | Mistake:
     try:
-        return _Composition(overrides, keys, name)
+        return _Composition(overrides, keys, primary)
     except Mistake as mistake:
         return mistake
 
@@ -143,12 +144,12 @@ def _composed(overrides: list[str], keys: list[str], name: str) -> _Composition 
 class _Composition:
     """The files of one choice of groups, into which values are put. Raises Mistake."""
 
-    def __init__(self, overrides: list[str], keys: list[str], name: str) -> None:
-        self._config = compose_raw(overrides, name=name)
+    def __init__(self, overrides: list[str], keys: list[str], primary: Primary) -> None:
+        self._config = compose_raw(overrides, primary)
         sources = OmegaConf.to_container(self._config, resolve=False)
         assert isinstance(sources, dict)
         leaves = dict(_leaves(sources))
-        read = READ_TO_INHERIT if name == "finetune" else frozenset()
+        read = READ_TO_INHERIT if primary == FINETUNING else frozenset()
         self._key_paths = {
             key: key_paths for key in keys if key.split(".")[0] not in read and (key_paths := _key_paths(key, leaves))
         }

@@ -12,12 +12,12 @@ import yaml
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.config.groups import groups_of, known_keys, options
+from experiments.config.groups import options
+from experiments.config.primary import PRETRAINING, PRIMARIES, Primary
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import closest, did_you_mean, first_line
 from experiments.settings.plugins import read_conf, yaml_file, yaml_files
 
-COMMANDS = {"config": "train", "finetune": "finetune"}  # a file of `conf/` -> the command that composes it
 OF_HYDRA = {  # the options that the pages name; a plugin may add others
     "hydra/launcher": ("basic", "joblib", "submitit_local", "submitit_slurm", "ray"),
     "hydra/sweeper": ("basic", "optuna_search"),
@@ -25,15 +25,12 @@ OF_HYDRA = {  # the options that the pages name; a plugin may add others
 
 
 @contextmanager
-def hydra_errors_as_mistakes(overrides: Iterable[str] = (), name: str = "config") -> Iterator[None]:
-    """A block in which errors of Hydra, OmegaConf and YAML become Mistakes, explained with the chosen groups.
-
-    name: the composed file of `conf/`, here and below: `config` for `attn train`, or another command's.
-    """
+def hydra_errors_as_mistakes(overrides: Iterable[str] = (), primary: Primary = PRETRAINING) -> Iterator[None]:
+    """A block in which errors of Hydra, OmegaConf and YAML become Mistakes, explained with the chosen groups."""
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:
-        raise Mistake(*_mistake_and_hint(error, overrides, name)) from error
+        raise Mistake(*_mistake_and_hint(error, overrides, primary)) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         # only an error with a mark names the file
         mark = getattr(error, "problem_mark", None)
@@ -42,9 +39,9 @@ def hydra_errors_as_mistakes(overrides: Iterable[str] = (), name: str = "config"
         raise
 
 
-def near_key(key: str, overrides: Iterable[str] = (), name: str = "config") -> str:
+def near_key(key: str, overrides: Iterable[str] = (), primary: Primary = PRETRAINING) -> str:
     """The nearest known key, the options of its group that have it, or the keys beside an unknown one."""
-    known = known_keys(overrides, name)
+    known = primary.known_keys(overrides)
     parent, _, leaf = key.rpartition(".")
     of_group = options(parent) if parent else ()
     if having := [option for option in of_group if leaf in (read_conf(yaml_file(parent, option)) or ())]:
@@ -54,16 +51,16 @@ def near_key(key: str, overrides: Iterable[str] = (), name: str = "config") -> s
         return f"did you mean {parent}.{close}?" if parent else f"did you mean {close}?"
     if parent and siblings:
         return f"{parent} has: {', '.join(siblings)}"
-    for other, command in COMMANDS.items():
-        if other != name and key.split(".")[0] in {*known_keys(name=other), *groups_of(other)}:
-            return f"it is a setting of `attn {command}`"
-    return f"`attn {COMMANDS[name]} --cfg job` prints every setting"
+    for other in PRIMARIES.values():
+        if other != primary and key.split(".")[0] in {*other.known_keys(), *other.groups}:
+            return f"it is a setting of `attn {other.command}`"
+    return f"`attn {primary.command} --cfg job` prints every setting"
 
 
-def _mistake_and_hint(error: BaseException, overrides: Iterable[str], name: str) -> tuple[str, str]:
+def _mistake_and_hint(error: BaseException, overrides: Iterable[str], primary: Primary) -> tuple[str, str]:
     text = "\n".join(map(str, _causes(error)))
     if match := re.search(r"Could not override '([^']+)'", text):
-        return f"there is no setting {match[1]!r}", near_key(match[1], overrides, name)
+        return f"there is no setting {match[1]!r}", near_key(match[1], overrides, primary)
     if match := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         group, option = match[1], match[2]
         if group.startswith("hydra/"):
@@ -79,7 +76,7 @@ def _mistake_and_hint(error: BaseException, overrides: Iterable[str], name: str)
     if match := re.search(r"Interpolation key '([^']+)' not found", text):
         place = re.search(r"full_key: (\S+)", text)
         where = f"{place[1]} refers to it, but " if place else ""
-        return f"{where}there is no setting {match[1]!r}", near_key(match[1], overrides, name)
+        return f"{where}there is no setting {match[1]!r}", near_key(match[1], overrides, primary)
     line = first_line(error)
     if line.startswith("Ambiguous value"):
         return line, "to sweep over the values add -m; to give a list write key=[a,b]"

@@ -15,6 +15,7 @@ from experiments.config.command_line import check_overrides
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.groups import groups, options
 from experiments.config.messages import near_key
+from experiments.config.primary import primary_of
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.record.folder import CONFIG, RunFolder
@@ -73,7 +74,7 @@ def override(tree: dict[str, Any], overrides: list[str]) -> Settings:
 
     A group is composed afresh; a key that people vary also reaches the places that refer to it.
     """
-    parsed = check_overrides(overrides, "finetune" if "pretrained" in tree else "config")
+    parsed = check_overrides(overrides, primary_of(tree))
     for text, each in zip(overrides, parsed, strict=True):
         if each.is_sweep_override():
             raise Mistake(f"{text}: one value is needed here", "to give a list write key=[a,b]")

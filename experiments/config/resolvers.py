@@ -12,7 +12,8 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from experiments.config.groups import groups_of, options
+from experiments.config.groups import options
+from experiments.config.primary import PRIMARIES
 
 
 def _floor_divide(number: Any, by: Any) -> int | None:
@@ -30,14 +31,14 @@ def _minus(number: Any, other: Any) -> int | None:
 
 def _groups(name: str) -> str:
     # Hydra's own groups have no options among ours
-    of_groups = {group: options(group) for group in sorted(groups_of(name))}
+    of_groups = {group: options(group) for group in sorted(PRIMARIES[name].groups)}
     return "\n".join(f"{group}: {', '.join(names)}" for group, names in of_groups.items() if names)
 
 
 def _choices(name: str) -> str:
     from experiments.config.choices import choices
 
-    return choices(name)
+    return choices(PRIMARIES[name])
 
 
 def _cache_folder() -> str:

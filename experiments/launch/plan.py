@@ -11,13 +11,13 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from pydantic import ValidationError
 
 from experiments.config.check import sentence
-from experiments.config.command_line import MULTIRUN_FLAGS, check_overrides
+from experiments.config.command_line import MULTIRUN_FLAGS, CommandLine, check_overrides
 from experiments.config.compose import Composer, compose_raw, resolve
 from experiments.config.grid import Combination, grid
+from experiments.config.primary import Primary
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
 from experiments.failures.wording import did_you_mean
-from experiments.files.digest import digest
 from experiments.launch.check_cells import check_cell, refuse
 from experiments.search.objective import check_objectives
 from experiments.search.space import Space, space_of
@@ -29,20 +29,6 @@ from experiments.settings.search import Search
 G = TypeVar("G", bound=Group)
 SEARCH = "optuna_search"  # our own sweeper
 RAY = "ray"  # our own launcher
-
-
-class CommandLine(NamedTuple):
-    """The arguments that a plan is made from. Hydra's launchers and a search read them again."""
-
-    overrides: list[str]
-    flags: list[str]  # Hydra's
-    name: str = "config"  # of the composed file of `conf/`
-
-    @property
-    def sweep(self) -> str:
-        """The name of the sweep, which depends on the overrides in any order, without Hydra's own."""
-        relevant = sorted(text for text in self.overrides if not text.startswith(("hydra.", "hydra/")))
-        return f"sweep-{digest(relevant)[:8]}"
 
 
 class PlannedSearch(NamedTuple):
@@ -60,7 +46,7 @@ class Plan:
     at the ends of its space.
     """
 
-    command: CommandLine
+    command: CommandLine  # Hydra's launchers and a search read it again
     cells: list[Settings]
     is_sweep: bool
     launcher: str
@@ -75,23 +61,23 @@ class Plan:
         return self.launcher == "basic" and self.sweeper in ("basic", SEARCH)
 
 
-def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
+def plan(command: CommandLine) -> Plan:
     """Compose and check every cell once. Raises Mistake that names each wrong cell."""
-    command = CommandLine(overrides, flags, name)
-    parsed = check_overrides(overrides, name)
+    overrides, flags, primary = command
+    parsed = check_overrides(overrides, primary)
     if not flags and not any(override.is_sweep_override() for override in parsed):
-        composed = compose_raw(overrides, with_hydra=True, name=name)
+        composed = compose_raw(overrides, primary, with_hydra=True)
         if composed.hydra.mode is not RunMode.MULTIRUN:
             with open_dict(composed):
                 del composed["hydra"]
             settings = resolve(composed)
             check_cell(settings, runs_here=True)
             return Plan(command, [settings], is_sweep=False, launcher="basic", sweeper="basic", runs=settings.runs)
-    hydra, runs = _hydra_settings(overrides, name)
+    hydra, runs = _hydra_settings(overrides, primary)
     launcher, sweeper = hydra.runtime.choices["hydra/launcher"], hydra.runtime.choices["hydra/sweeper"]
     if not (MULTIRUN_FLAGS & set(flags) or hydra.mode is RunMode.MULTIRUN):
         # several values are refused, each by its key
-        compose_raw(overrides, name=name)
+        compose_raw(overrides, primary)
     if sweeper not in ("basic", SEARCH):
         if launcher == RAY:
             raise Mistake(f"hydra/sweeper={sweeper}: hydra/launcher={RAY} takes the cells of hydra/sweeper=basic only")
@@ -100,9 +86,9 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
     of_overlay = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items() if key not in overridden]
     if sweeper == SEARCH:
         search = _planned_search(hydra.sweeper, launcher, [*of_overlay, *overrides])
-        return Plan(command, _checked(_ends(search.space, name), launcher), True, launcher, sweeper, runs, search)
+        return Plan(command, _checked(_ends(search.space, primary), launcher), True, launcher, sweeper, runs, search)
     ray = _ray_cluster(hydra.launcher) if launcher == RAY else None
-    cells = _checked(grid([*of_overlay, *overrides], name), launcher)
+    cells = _checked(grid([*of_overlay, *overrides], primary), launcher)
     return Plan(command, cells, True, launcher, sweeper, runs, ray=ray)
 
 
@@ -134,8 +120,8 @@ def _validated(kind: type[G], node: DictConfig, name: str) -> G:
         raise Mistake("\n".join(sentences)) from errors
 
 
-def _ends(space: Space, name: str) -> Iterator[Combination]:
-    composer = Composer(name)
+def _ends(space: Space, primary: Primary) -> Iterator[Combination]:
+    composer = Composer(primary)
     for point in space.ends():
         label = " ".join(f"{key}={value}" for key, value in point.items())
         try:
@@ -167,7 +153,7 @@ def labelled_with_sweep(settings: Settings, name: str) -> Settings:
     return settings.model_copy(update={"logger": logger.model_copy(update=labels)})
 
 
-def _hydra_settings(overrides: list[str], name: str) -> tuple[DictConfig, str]:
+def _hydra_settings(overrides: list[str], primary: Primary) -> tuple[DictConfig, str]:
     """Hydra's own settings and `runs`, from the overrides and overlays that decide them."""
     keys = ("hydra/launcher=", "hydra/sweeper=", "hydra.mode=", "experiment=", "runs=")
     deciding = [override for override in overrides if override.startswith(keys) and "," not in override]
@@ -181,7 +167,7 @@ def _hydra_settings(overrides: list[str], name: str) -> tuple[DictConfig, str]:
             _check_keys("hydra.launcher.", RayCluster, details)
         if override == f"hydra/sweeper={SEARCH}":
             _check_keys("hydra.sweeper.", Search, details)
-    composed = compose_raw([*deciding, *details], with_hydra=True, name=name)
+    composed = compose_raw([*deciding, *details], primary, with_hydra=True)
     return composed.hydra, str(composed.runs)
 
 

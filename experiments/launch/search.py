@@ -66,7 +66,7 @@ def run_search(planned: Plan, workers: Workers, per_device: int, console: Consol
     assert planned.search is not None
     search, space = planned.search
     folder = study_folder(planned)
-    study, composer = Study(folder, search, space), Composer(planned.command.name)
+    study, composer = Study(folder, search, space), Composer(planned.command.primary)
     for line in changed_trials(study.ended(), planned.search, folder, composer):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     left = max(0, study.wanted - sum(trial.state != "failed" for trial in study.ended()))

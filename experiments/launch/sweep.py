@@ -54,12 +54,12 @@ def _train_with_hydra(planned: Plan) -> list[Outcome]:
     Each job still trains in a process of its own. Raises Mistake if there is no Slurm for its jobs.
     """
     check_slurm(planned.launcher)
-    runs, (overrides, flags, name) = Path(planned.runs), planned.command
-    folder = runs / "sweeps" / planned.command.sweep
+    runs, line = Path(planned.runs), planned.command
+    folder = runs / "sweeps" / line.sweep
     folder_for(folder)
     (folder / LEDGER).unlink(missing_ok=True)
     with every_job_awaited(planned.launcher), killed_workers_endured(planned.launcher):
-        hydra_main(with_plugins(job), [*overrides, f"hydra.sweep.dir={folder}"], flags, name)
+        hydra_main(with_plugins(job), line._replace(overrides=[*line.overrides, f"hydra.sweep.dir={folder}"]))
     logs = folder / SUBMITIT_LOGS
     ended = "its job was ended, or never began" + (f"; the launcher's logs: {logs}" if logs.is_dir() else "")
     states = dict.fromkeys((folder_of(cell).path.name for cell in planned.cells), ended)

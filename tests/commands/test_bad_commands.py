@@ -9,8 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from experiments.config.command_line import CommandLine
 from experiments.config.compose import compose
-from experiments.config.groups import groups, groups_of, known_keys, options
+from experiments.config.groups import groups, options
+from experiments.config.primary import PRETRAINING
 from experiments.failures.failure import Mistake
 from experiments.launch.plan import plan
 
@@ -85,7 +87,7 @@ def bad_command(chance: random.Random, keys: list[str]) -> list[str]:
 
 @pytest.mark.campaign
 def test_bad_commands_are_refused_in_a_line_or_two_and_change_nothing(attn, tmp_path, chance, scale, capsys):
-    keys = known_keys()
+    keys = PRETRAINING.known_keys()
     for number in range(40 * scale):
         words = bad_command(chance, keys)
         shown = f"command {number}: {[word[:80] for word in words]}"
@@ -109,7 +111,7 @@ def test_bad_commands_are_refused_in_a_line_or_two_and_change_nothing(attn, tmp_
 def misspelling(chance: random.Random, keys: list[str], run: str) -> tuple[list[str], str]:
     """A command with a typing error in a word of at least four letters, and the right word."""
     long = [key for key in keys if len(key.rpartition(".")[2]) > 3]
-    choices = [(group, option) for group in sorted(groups_of("config")) for option in options(group) if len(option) > 3]
+    choices = [(group, option) for group in sorted(PRETRAINING.groups) for option in options(group) if len(option) > 3]
     key, (group, option) = chance.choice(long), chance.choice(choices)
     parent, dot, leaf = key.rpartition(".")
     named = ["evaluate", "sync", "heads", "compare", "dashboard"]
@@ -153,7 +155,7 @@ def test_a_misspelt_word_is_answered_with_the_right_one(attn, tmp_path, chance, 
     run = tmp_path / "runs" / "talking_heads-l4-d192-h24-s0-0123abcd"
     run.mkdir(parents=True)
     (run / "config.yaml").touch()
-    keys = known_keys()
+    keys = PRETRAINING.known_keys()
     for number in range(40 * scale):
         words, right = misspelling(chance, keys, run.name)
         if any(right == word.rpartition("=")[2] or word.removesuffix("=1") in keys for word in words):
@@ -169,7 +171,7 @@ OVERRIDES = st.tuples(st.sampled_from([*TOP, *groups()]), st.text(max_size=12) |
 @settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(OVERRIDES, min_size=1, max_size=2))
 def test_any_text_is_settings_or_a_mistake(overrides):
-    for ask in (compose, lambda each: plan(each, ["-m"]).cells):
+    for ask in (compose, lambda each: plan(CommandLine(each, ["-m"])).cells):
         try:
             assert ask(overrides)
         except Mistake as mistake:

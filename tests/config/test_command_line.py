@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.config.command_line import answer, check_overrides, split_arguments
+from experiments.config.command_line import CommandLine, answer, check_overrides, split_arguments
 from experiments.config.completion import complete
 from experiments.config.compose import compose
-from experiments.config.groups import groups_of, options
+from experiments.config.groups import options
+from experiments.config.primary import FINETUNING, PRETRAINING
 from experiments.failures.failure import Mistake
 from experiments.settings.position import POSITION_KINDS
 from tests.fixtures.record import leave_result
@@ -254,7 +255,7 @@ def test_an_answer_that_nobody_reads_is_an_error_of_the_output_and_two_questions
     with open("/dev/full", "w") as full, monkeypatch.context() as patched:  # noqa: PTH123
         patched.setattr(sys, "stdout", full)
         with pytest.raises(OSError, match="No space left") as caught:
-            answer([], ["--cfg", "job"])
+            answer(CommandLine([], ["--cfg", "job"]))
         assert caught.value.filename is None
         patched.undo()
         with suppress(OSError):
@@ -266,8 +267,8 @@ def test_an_answer_that_nobody_reads_is_an_error_of_the_output_and_two_questions
 
 
 def test_the_help_lists_the_groups_that_the_command_takes(attn):
-    for command, name in (("train", "config"), ("finetune", "finetune")):
-        listed = attn(command, "--help").stdout.split("Groups (")[1].split("Settings (")[0]
+    for primary in (PRETRAINING, FINETUNING):
+        listed = attn(primary.command, "--help").stdout.split("Groups (")[1].split("Settings (")[0]
         lines = [line.partition(": ") for line in listed.splitlines()[2:] if line]
-        assert {group for group, _, _ in lines} == {group for group in groups_of(name) if options(group)}
+        assert {group for group, _, _ in lines} == {group for group in primary.groups if options(group)}
         assert all(choices for _, _, choices in lines)

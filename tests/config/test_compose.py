@@ -73,7 +73,7 @@ def test_many_runs_compose_as_one_by_one_and_each_choice_of_groups_once(monkeypa
     one_by_one = [compose(row).model_dump_json() for row in rows]
     composed = []
     monkeypatch.setattr(
-        module, "compose_raw", lambda choice, name: composed.append(choice) or compose_raw(choice, name=name)
+        module, "compose_raw", lambda choice, primary: composed.append(choice) or compose_raw(choice, primary)
     )
     composer = Composer()
     assert [composer.compose(row).model_dump_json() for row in [*rows, *rows[::-1]]] == one_by_one + one_by_one[::-1]

@@ -11,7 +11,7 @@ import typer
 
 import cli
 from experiments.commands.train import take_options
-from experiments.config.command_line import only_prints, split_arguments
+from experiments.config.command_line import CommandLine, only_prints, split_arguments
 from experiments.launch import check_cells
 from experiments.launch.plan import plan
 from experiments.tables.definition.folder import names
@@ -54,7 +54,7 @@ def test_the_commands_of_a_page_are_accepted(page, monkeypatch):
         if name == "train":
             _, rest = take_options(words)
             overrides, flags = split_arguments(rest)
-            assert only_prints(flags) or plan(overrides, flags).cells, words
+            assert only_prints(flags) or plan(CommandLine(overrides, flags)).cells, words
         else:
             # click refuses options and missing arguments
             context = commands[name].make_context(name, list(words))

@@ -8,14 +8,15 @@ import re
 import pytest
 
 from attention.kernels.cuda import kernel
+from experiments.config.command_line import CommandLine
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
-from experiments.launch.plan import CommandLine, plan
+from experiments.launch.plan import plan
 from experiments.training.distributed.start import TORCHRUN_VARIABLES
 
 
 def sizes(words: list[str], flags: list[str]) -> list[tuple[str, int]]:
-    return [(cell.variant["name"], cell.heads) for cell in plan(words, flags).cells]
+    return [(cell.variant["name"], cell.heads) for cell in plan(CommandLine(words, flags)).cells]
 
 
 def test_a_grid_is_every_combination_in_order():
@@ -38,20 +39,20 @@ def test_equal_cells_are_trained_once():
 
 
 def test_one_configuration_is_no_sweep():
-    single = plan(["heads=12"], [])
+    single = plan(CommandLine(["heads=12"], []))
     assert not single.is_sweep
     assert [cell.heads for cell in single.cells] == [12]
 
 
 def test_a_sweep_may_be_asked_for_by_configuration():
-    swept = plan(["hydra.mode=MULTIRUN", "heads=6,12"], [])
+    swept = plan(CommandLine(["hydra.mode=MULTIRUN", "heads=6,12"], []))
     assert swept.is_sweep
     assert len(swept.cells) == 2
 
 
 def test_other_launchers_are_left_to_hydra_after_the_check():
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
-    delegated = plan(["hydra/launcher=joblib", "heads=6,12"], ["-m"])
+    delegated = plan(CommandLine(["hydra/launcher=joblib", "heads=6,12"], ["-m"]))
     assert not delegated.runs_here
     assert len(delegated.cells) == 2
 
@@ -61,8 +62,8 @@ def test_whether_a_kernel_runs_here_is_asked_only_of_cells_that_do(monkeypatch):
     monkeypatch.setattr(kernel, "absence", lambda device: "it isn't here")
     words = ["backend=auto,cuda", "trainer.device=cpu"]
     with pytest.raises(Mistake, match="backend=cuda: backend=cuda: it isn't here; here it must be one of auto"):
-        plan(words, ["-m"])
-    assert len(plan(["hydra/launcher=joblib", *words], ["-m"]).cells) == 2
+        plan(CommandLine(words, ["-m"]))
+    assert len(plan(CommandLine(["hydra/launcher=joblib", *words], ["-m"])).cells) == 2
 
 
 @pytest.mark.parametrize(
@@ -76,17 +77,17 @@ def test_a_device_that_is_missing_is_refused_before_a_run_begins_here(word, said
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     words = [word, "batch_size=99"]
     with pytest.raises(Mistake, match=said):
-        plan(words, [])
-    assert plan(["hydra/launcher=joblib", *words], ["-m"]).cells
+        plan(CommandLine(words, []))
+    assert plan(CommandLine(["hydra/launcher=joblib", *words], ["-m"])).cells
     # it counts the devices of all machines
     for name in TORCHRUN_VARIABLES:
         monkeypatch.setenv(name, "99")
-    assert plan(words, []).cells
+    assert plan(CommandLine(words, [])).cells
 
 
 def test_all_wrong_cells_are_named_and_none_is_kept():
     with pytest.raises(Mistake) as caught:
-        plan(["heads=6,1000", "hidden_size=64,abc"], ["-m"])
+        plan(CommandLine(["heads=6,1000", "hidden_size=64,abc"], ["-m"]))
     for words in ("heads=6 hidden_size=abc", "heads=1000 hidden_size=64", "heads=1000 hidden_size=abc"):
         assert words in str(caught.value)
     assert "3 of 4 cells are wrong" in str(caught.value)
@@ -107,14 +108,14 @@ def test_cells_are_the_same_however_they_are_composed():
     combinations = itertools.product(*(values.split(",") for values in (each.split("=")[1] for each in overrides)))
     keys = [each.split("=")[0] for each in overrides]
     expected = [compose([f"{key}={value}" for key, value in zip(keys, each, strict=True)]) for each in combinations]
-    assert plan(overrides, ["-m"]).cells == expected
+    assert plan(CommandLine(overrides, ["-m"])).cells == expected
 
 
 def test_ten_thousand_cells_are_planned_and_more_are_refused_at_once():
-    assert len(plan(["seed=range(0,2500)", "layers=1,2,3,4"], ["-m"]).cells) == 10_000
+    assert len(plan(CommandLine(["seed=range(0,2500)", "layers=1,2,3,4"], ["-m"])).cells) == 10_000
     for overrides in (["seed=range(0,10001)"], ["seed=range(0,1000000000000)"], ["seed=range(0,5000)", "heads=1,2,3"]):
         with pytest.raises(Mistake, match=r"cells: a sweep has at most 10,000"):
-            plan(overrides, ["-m"])
+            plan(CommandLine(overrides, ["-m"]))
 
 
 @pytest.mark.parametrize(
@@ -130,4 +131,4 @@ def test_ten_thousand_cells_are_planned_and_more_are_refused_at_once():
 )
 def test_lists_without_values_are_named(override, message):
     with pytest.raises(Mistake, match=re.escape(message)):
-        plan([override], ["-m"])
+        plan(CommandLine([override], ["-m"]))

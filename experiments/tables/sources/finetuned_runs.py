@@ -17,6 +17,7 @@ from experiments.cells.resources import Workers
 from experiments.config.command_line import check_overrides
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.pretrained import check_keys, inherited
+from experiments.config.primary import FINETUNING
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.settings.finetuning import FinetuningSettings
@@ -182,8 +183,8 @@ def _tree(name: str, overrides: list[str]) -> dict[str, Any]:
             if (key := key_of(override).split(".")[0]) in SHARED_SETTINGS:
                 raise Mistake(f"{override}: in a table, the pretraining sets {key}")
         check_keys(overrides)
-        check_overrides(overrides, "finetune")
-        tree = OmegaConf.to_container(compose_raw(overrides, name="finetune"), resolve=False)
+        check_overrides(overrides, FINETUNING)
+        tree = OmegaConf.to_container(compose_raw(overrides, FINETUNING), resolve=False)
     except Mistake as mistake:
         raise Mistake(f"{FINETUNE_PREFIX}{name}: {mistake}") from mistake
     assert isinstance(tree, dict)

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from experiments.config.compose import compose_raw
 from experiments.config.groups import options
+from experiments.config.primary import FINETUNING
 from experiments.data.cache import Cache
 from experiments.data.errors import DataError
 from experiments.data.readers import hub
@@ -23,7 +24,7 @@ ASKED = {"id": "1", "question": "who", "context": "a man eats", "answers": {"tex
 
 
 def task(name, train, **changes):
-    tree = compose_raw([f"task={name}", "length=32"], name="finetune")["task"]
+    tree = compose_raw([f"task={name}", "length=32"], FINETUNING)["task"]
     from omegaconf import OmegaConf
 
     tree = OmegaConf.to_container(OmegaConf.create({"length": 32, "task": tree}), resolve=True)["task"]
