@@ -3,7 +3,7 @@
 #   apt-get install slurm-wlm munge slurmdbd mariadb-server
 #   scripts/slurm.sh start FOLDER [CORES [NODES]]; export SLURM_CONF=FOLDER/slurm.conf; ...; scripts/slurm.sh stop FOLDER
 # All state is in FOLDER, and every port is on 127.0.0.1. The nodes node1, node2, ... are all this machine, and each
-# reports that it has CORES cores.
+# reports that it has CORES cores. A job of the partition `urgent` takes the cores of jobs of `main`, the default.
 set -Eeuo pipefail
 state=$(realpath -m "$2")
 daemons=(node{9..1} slurmctld slurmdbd mariadbd munged)
@@ -89,7 +89,10 @@ AccountingStorageHost=localhost
 AccountingStoragePass=$state/run/munge
 AccountingStoragePort=$accounting
 JobAcctGatherType=jobacct_gather/linux
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP GraceTime=120
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2
 END
   for number in $(seq "$nodes"); do
     echo "NodeName=node$number NodeHostname=$host NodeAddr=127.0.0.1 Port=$(free_port) CPUs=$cores RealMemory=$memory State=UNKNOWN"
@@ -102,7 +105,7 @@ END
   slurmctld
   for number in $(seq "$nodes"); do slurmd -N "node$number"; done
   wait_for sinfo --noheader
-  wait_for bash -c "[[ \$(sinfo --noheader --Node --states=idle --format=%N | wc -l) == $nodes ]]"
+  wait_for bash -c "[[ \$(sinfo --noheader --Node --partition=main --states=idle --format=%N | wc -l) == $nodes ]]"
 }
 
 case $1 in

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -14,14 +16,15 @@ from hydra.core.utils import JobReturn, JobStatus
 from experiments.failures.failure import Mistake
 from experiments.processes.interruption import Interrupted
 
+SLURM = "submitit_slurm"
 SUBMITIT_LOGS = ".submitit"  # Hydra's launchers make it in the sweep's folder
 
 
 def check_slurm(launcher: str) -> None:
     """Raises Mistake if the jobs are Slurm's and this machine lacks its commands."""
-    if launcher == "submitit_slurm" and shutil.which("srun") is None:
+    if launcher == SLURM and shutil.which("srun") is None:
         raise Mistake(
-            "hydra/launcher=submitit_slurm: there is no srun on this machine, so it cannot give jobs to Slurm",
+            f"hydra/launcher={SLURM}: there is no srun on this machine, so it cannot give jobs to Slurm",
             "hydra/launcher=submitit_local tries the same jobs on this machine",
         )
 
@@ -55,10 +58,11 @@ def every_job_awaited(launcher: str) -> Iterator[None]:
 
 @contextmanager
 def saved_before_requeue(launcher: str) -> Iterator[None]:
-    """A block in which the signal that comes before the end of a job's time first ends the cell, as SIGTERM does.
+    """A block in which a job that is about to lose its cores first ends its cell, and is then requeued by submitit.
 
-    Then submitit has the job requeued. If it did so at once, Slurm would kill the cell within a second, before it has
-    saved.
+    Its time may be over, of which a signal tells it. If submitit requeued it at once, Slurm would kill the cell within
+    a second, before it has saved. Or it is preempted with a time of grace, in which SIGTERM ends the cell. Slurm does
+    not requeue a job that ends by itself in that time.
     """
     if not launcher.startswith("submitit_"):
         yield
@@ -78,9 +82,17 @@ def saved_before_requeue(launcher: str) -> Iterator[None]:
     try:
         yield
     except Interrupted:
+        received = received or (launcher == SLURM and _is_preempted(JobEnvironment().job_id))
         if not received:
             raise
     finally:
         signal.signal(number, requeue)
     if received:
         signal.raise_signal(number)
+
+
+def _is_preempted(job: str) -> bool:
+    """Whether Slurm wants the cores of a running job for another one."""
+    shown = subprocess.run(["scontrol", "show", "job", job], capture_output=True, text=True, timeout=60).stdout
+    time = re.search(r"\bPreemptTime=(\S+)", shown)
+    return time is not None and time[1] != "None"

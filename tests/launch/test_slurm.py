@@ -115,11 +115,17 @@ def test_twelve_cells_are_trained_once_each_though_a_node_is_drained(sweep, ask,
     assert set(nodes) == {"node1", "node2"} and nodes.count("node1") > nodes.count("node2")
 
 
-def test_a_job_that_is_requeued_saves_and_goes_on_to_the_same_numbers(sweep, ask, shell, tiny, tmp_path):
+@pytest.mark.parametrize("taken_by", ["requeue", "preemption"])
+def test_a_job_that_loses_its_cores_saves_and_goes_on_to_the_same_numbers(sweep, ask, shell, tiny, tmp_path, taken_by):
     process = sweep("seed=0", *LONG)
     until(lambda: begun(tmp_path))
     (job,) = ask("squeue", "-h", "-t", "running", "-o", "%i")
-    ask("scontrol", "requeue", job)
+    if taken_by == "requeue":
+        ask("scontrol", "requeue", job)
+    else:
+        # all cores of both nodes; it begins long before the time of grace is over
+        cores = ["--partition=urgent", "--nodes=2", "--exclusive"]
+        ask("sbatch", "--wait", *cores, "--output=/dev/null", "--wrap=sleep 1")
     ends_well(process)
     assert "REQUEUED" in ask("sacct", "-X", "-D", "-n", "-j", job, "-o", "State")
     (run,) = runs(tmp_path)

@@ -1,7 +1,8 @@
-"""A job of submitit whose time is about to end."""
+"""A job of submitit that is about to lose its cores."""
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -48,8 +49,33 @@ def test_a_cell_that_ends_in_time_is_not_requeued(events):
     assert events == ["step", "requeued"]
 
 
-def test_another_signal_ends_the_job(events):
-    with pytest.raises(Interrupted), saved_before_requeue("submitit_slurm"):
+@pytest.fixture
+def preempted_at(tmp_path, monkeypatch):
+    """preempted_at(time): from now on, Slurm shows this as the time at which the job was preempted."""
+
+    def show(time: str) -> None:
+        scontrol = tmp_path / "scontrol"
+        shown = f"JobId=7 PreemptTime={time} EndTime=Unknown"
+        scontrol.write_text(f'#!/bin/sh\n[ "$*" = "show job 7" ] && echo "{shown}"\n')
+        scontrol.chmod(0o755)
+
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", "slurm")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    return show
+
+
+def test_a_cell_saves_before_its_preempted_job_is_requeued(events, preempted_at):
+    preempted_at("2026-11-26T11:53:20")
+    with saved_before_requeue("submitit_slurm"):
+        train(events, signal.SIGTERM)
+    assert events == ["step", "saved", "requeued"]
+
+
+@pytest.mark.parametrize("launcher", ["submitit_slurm", "submitit_local"])
+def test_another_signal_ends_the_job(events, preempted_at, launcher):
+    preempted_at("None")
+    with pytest.raises(Interrupted), saved_before_requeue(launcher):
         train(events, signal.SIGTERM)
     assert events == ["step", "saved"]
 
