@@ -15,13 +15,17 @@ from omegaconf.errors import OmegaConfBaseException
 from experiments.config.groups import options
 from experiments.config.primary import PRETRAINING, PRIMARIES, Primary
 from experiments.failures.failure import Mistake
+from experiments.failures.missing_extra import install_line
 from experiments.failures.wording import closest, did_you_mean, first_line
 from experiments.settings.plugins import read_conf, yaml_file, yaml_files
 
-OF_HYDRA = {  # the options that the pages name; a plugin may add others
-    "hydra/launcher": ("basic", "joblib", "submitit_local", "submitit_slurm", "ray"),
-    "hydra/sweeper": ("basic", "optuna_search"),
-}
+# the options that the pages name, each with the extra that brings it; a plugin may add others
+OF_HYDRA: dict[str, dict[str, str | None]] = {
+    "hydra/launcher": {
+        "basic": None, "joblib": "joblib", "submitit_local": "slurm", "submitit_slurm": "slurm", "ray": "ray",
+    },
+    "hydra/sweeper": {"basic": None, "optuna_search": "optuna"},
+}  # fmt: skip
 
 
 @contextmanager
@@ -64,7 +68,9 @@ def _mistake_and_hint(error: BaseException, overrides: Iterable[str], primary: P
     if match := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         group, option = match[1], match[2]
         if group.startswith("hydra/"):
-            ours = OF_HYDRA.get(group, ())
+            ours = OF_HYDRA.get(group, {})
+            if extra := ours.get(option):
+                return f"{group}={option} is not installed", install_line(extra)
             hint = f"there are: {', '.join(ours)}; " if ours else ""
             return f"there is no {group} {option!r}" + did_you_mean(option, ours), f"{hint}is its plugin installed?"
         known = options(group)

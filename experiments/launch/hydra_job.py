@@ -13,10 +13,9 @@ from experiments.cells.resources import claimed_pool
 from experiments.cells.runner import earlier_outcome, run_cell
 from experiments.config.compose import resolve
 from experiments.failures.failure import Mistake
+from experiments.launch.launchers import launcher
 from experiments.launch.plan import labelled_with_sweep
-from experiments.launch.submitit_jobs import saved_before_requeue
 
-SIDE_BY_SIDE = ("joblib", "submitit_local")  # launchers whose jobs all see every core and GPU of this machine
 LEDGER = "cells.txt"  # in the sweep's folder: a line for each cell that was started, with its outcome
 
 
@@ -29,10 +28,9 @@ def job(config: DictConfig) -> float | None:
     except Mistake as mistake:
         _note(ledger, " ".join(HydraConfig.get().overrides.task), str(mistake))
         return None
-    launcher = HydraConfig.get().runtime.choices["hydra/launcher"]
-    # other launchers share out cores and GPUs themselves
-    pool = claimed_pool() if launcher in SIDE_BY_SIDE else None
-    with saved_before_requeue(launcher):
+    its = launcher(HydraConfig.get().runtime.choices["hydra/launcher"])
+    pool = claimed_pool() if its.shares_machine else None
+    with its.around_cell():
         outcome = earlier_outcome(settings) or run_cell(settings, pool)
     _note(ledger, outcome.folder.path.name, outcome.reason or "done")
     return outcome.result.validation_loss if outcome.done and outcome.result is not None else None

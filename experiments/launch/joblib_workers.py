@@ -7,14 +7,11 @@ from contextlib import contextmanager, suppress
 
 
 @contextmanager
-def killed_workers_endured(launcher: str) -> Iterator[None]:
+def killed_workers_endured() -> Iterator[None]:
     """A block in which Hydra's joblib launcher ends without an error if one of its workers has been killed.
 
     joblib then kills the other workers and their cells too, and starts no further cell.
     """
-    if launcher != "joblib":
-        yield
-        return
     from joblib.externals.loky import BrokenProcessPool
 
     with suppress(BrokenProcessPool):

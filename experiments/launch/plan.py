@@ -159,10 +159,6 @@ def _hydra_settings(overrides: list[str], primary: Primary) -> tuple[DictConfig,
     deciding = [override for override in overrides if override.startswith(keys) and "," not in override]
     details = [override for override in overrides if override.startswith(("hydra.sweeper.", "hydra.launcher."))]
     for override in deciding:
-        if override.startswith("hydra/launcher=submitit_"):
-            check_installed("slurm", override, "hydra_plugins.hydra_submitit_launcher")
-        if override == "hydra/launcher=joblib":
-            check_installed("joblib", override, "hydra_plugins.hydra_joblib_launcher")
         if override == f"hydra/launcher={RAY}":
             _check_keys("hydra.launcher.", RayCluster, details)
         if override == f"hydra/sweeper={SEARCH}":

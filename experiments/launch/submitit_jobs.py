@@ -9,35 +9,34 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.utils import JobReturn, JobStatus
 
 from experiments.failures.failure import Mistake
 from experiments.processes.interruption import Interrupted
 
-SLURM = "submitit_slurm"
+if TYPE_CHECKING:
+    from submitit import JobEnvironment
+
 SUBMITIT_LOGS = ".submitit"  # Hydra's launchers make it in the sweep's folder
 
 
-def check_slurm(launcher: str) -> None:
-    """Raises Mistake if the jobs are Slurm's and this machine lacks its commands."""
-    if launcher == SLURM and shutil.which("srun") is None:
+def check_slurm() -> None:
+    """Raises Mistake if this machine lacks the commands of Slurm."""
+    if shutil.which("srun") is None:
         raise Mistake(
-            f"hydra/launcher={SLURM}: there is no srun on this machine, so it cannot give jobs to Slurm",
+            "hydra/launcher=submitit_slurm: there is no srun on this machine, so it cannot give jobs to Slurm",
             "hydra/launcher=submitit_local tries the same jobs on this machine",
         )
 
 
 @contextmanager
-def every_job_awaited(launcher: str) -> Iterator[None]:
+def every_job_awaited() -> Iterator[None]:
     """A block in which Hydra's submitit launchers wait for every job. A job that was killed has returned nothing.
 
     By themselves, they would give up at the first job that was killed, while the others still run.
     """
-    if not launcher.startswith("submitit_"):
-        yield
-        return
     from submitit import Job
     from submitit.core.utils import FailedJobError, UncompletedJobError
 
@@ -57,16 +56,13 @@ def every_job_awaited(launcher: str) -> Iterator[None]:
 
 
 @contextmanager
-def saved_before_requeue(launcher: str) -> Iterator[None]:
+def saved_before_requeue() -> Iterator[None]:
     """A block in which a job that is about to lose its cores first ends its cell, and is then requeued by submitit.
 
     Its time may be over, of which a signal tells it. If submitit requeued it at once, Slurm would kill the cell within
     a second, before it has saved. Or it is preempted with a time of grace, in which SIGTERM ends the cell. Slurm does
     not requeue a job that ends by itself in that time.
     """
-    if not launcher.startswith("submitit_"):
-        yield
-        return
     from submitit import JobEnvironment
 
     number = getattr(signal, f"SIG{JobEnvironment.USR_SIG}")
@@ -82,7 +78,7 @@ def saved_before_requeue(launcher: str) -> Iterator[None]:
     try:
         yield
     except Interrupted:
-        received = received or (launcher == SLURM and _is_preempted(JobEnvironment().job_id))
+        received = received or _is_preempted(JobEnvironment())
         if not received:
             raise
     finally:
@@ -91,8 +87,10 @@ def saved_before_requeue(launcher: str) -> Iterator[None]:
         signal.raise_signal(number)
 
 
-def _is_preempted(job: str) -> bool:
-    """Whether Slurm wants the cores of a running job for another one."""
-    shown = subprocess.run(["scontrol", "show", "job", job], capture_output=True, text=True, timeout=60).stdout
+def _is_preempted(job: JobEnvironment) -> bool:
+    """Whether Slurm wants the cores of this job for another one."""
+    if job.name() != "slurm":
+        return False
+    shown = subprocess.run(["scontrol", "show", "job", job.job_id], capture_output=True, text=True, timeout=60).stdout
     time = re.search(r"\bPreemptTime=(\S+)", shown)
     return time is not None and time[1] != "None"

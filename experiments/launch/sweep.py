@@ -12,13 +12,13 @@ from experiments.cells.runner import Outcome, outcome_of
 from experiments.config.command_line import hydra_main
 from experiments.failures.exit_code import ExitCode
 from experiments.launch.hydra_job import LEDGER, job, read_ledger
-from experiments.launch.joblib_workers import killed_workers_endured
+from experiments.launch.launchers import launcher
 from experiments.launch.local import train_cells
 from experiments.launch.plan import Plan, labelled_with_sweep
 from experiments.launch.ray_tasks import train_on_ray
 from experiments.launch.report import print_outcomes
 from experiments.launch.search import run_search
-from experiments.launch.submitit_jobs import SUBMITIT_LOGS, check_slurm, every_job_awaited
+from experiments.launch.submitit_jobs import SUBMITIT_LOGS
 from experiments.processes.interruption import Interrupted
 from experiments.record.durable import folder_for
 from experiments.record.folder import RunFolder
@@ -51,14 +51,15 @@ def run_sweep(planned: Plan, workers: Workers, per_device: int = 1) -> ExitCode:
 def _train_with_hydra(planned: Plan) -> list[Outcome]:
     """Let Hydra's launcher or sweeper decide when and where a job runs.
 
-    Each job still trains in a process of its own. Raises Mistake if there is no Slurm for its jobs.
+    Each job still trains in a process of its own. Raises Mistake if this machine cannot start jobs.
     """
-    check_slurm(planned.launcher)
+    its = launcher(planned.launcher)
+    its.check()
     runs, line = Path(planned.runs), planned.command
     folder = runs / "sweeps" / line.sweep
     folder_for(folder)
     (folder / LEDGER).unlink(missing_ok=True)
-    with every_job_awaited(planned.launcher), killed_workers_endured(planned.launcher):
+    with its.around_sweep():
         hydra_main(with_plugins(job), line._replace(overrides=[*line.overrides, f"hydra.sweep.dir={folder}"]))
     logs = folder / SUBMITIT_LOGS
     ended = "its job was ended, or never began" + (f"; the launcher's logs: {logs}" if logs.is_dir() else "")

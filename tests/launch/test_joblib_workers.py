@@ -21,13 +21,13 @@ LONG = ("max_steps=1500", "trainer.log_every=50", "trainer.evaluate_every=1500",
 
 
 def test_a_worker_that_is_killed_ends_the_block_without_an_error():
-    with killed_workers_endured("joblib"):
+    with killed_workers_endured():
         joblib.Parallel(n_jobs=2)(joblib.delayed(signal.raise_signal)(signal.SIGKILL) for _ in range(2))
         pytest.fail("joblib went on")
 
 
 def test_errors_of_another_kind_leave_the_block():
-    with pytest.raises(ZeroDivisionError), killed_workers_endured("joblib"):
+    with pytest.raises(ZeroDivisionError), killed_workers_endured():
         raise ZeroDivisionError
 
 

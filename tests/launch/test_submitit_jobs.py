@@ -36,13 +36,13 @@ def train(events: list[str], number: int | None = None) -> None:
 
 
 def test_a_cell_saves_before_its_job_is_requeued(events):
-    with saved_before_requeue("submitit_slurm"):
+    with saved_before_requeue():
         train(events, NUMBER)
     assert events == ["step", "saved", "requeued"]
 
 
 def test_a_cell_that_ends_in_time_is_not_requeued(events):
-    with saved_before_requeue("submitit_slurm"):
+    with saved_before_requeue():
         train(events)
     assert events == ["step"]
     signal.raise_signal(NUMBER)
@@ -67,20 +67,15 @@ def preempted_at(tmp_path, monkeypatch):
 
 def test_a_cell_saves_before_its_preempted_job_is_requeued(events, preempted_at):
     preempted_at("2026-11-26T11:53:20")
-    with saved_before_requeue("submitit_slurm"):
+    with saved_before_requeue():
         train(events, signal.SIGTERM)
     assert events == ["step", "saved", "requeued"]
 
 
-@pytest.mark.parametrize("launcher", ["submitit_slurm", "submitit_local"])
-def test_another_signal_ends_the_job(events, preempted_at, launcher):
-    preempted_at("None")
-    with pytest.raises(Interrupted), saved_before_requeue(launcher):
+@pytest.mark.parametrize("executor", ["slurm", "local"])
+def test_another_signal_ends_the_job(events, preempted_at, monkeypatch, executor):
+    preempted_at("None" if executor == "slurm" else "2026-11-26T11:53:20")
+    monkeypatch.setenv("SUBMITIT_EXECUTOR", executor)
+    with pytest.raises(Interrupted), saved_before_requeue():
         train(events, signal.SIGTERM)
     assert events == ["step", "saved"]
-
-
-def test_other_launchers_keep_the_signal(events):
-    with saved_before_requeue("joblib"):
-        train(events, NUMBER)
-    assert events == ["requeued", "step"]

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeperConf
 from hydra.core.config_store import ConfigStore
+from hydra.core.plugins import Plugins
 from rich.console import Console
 from rich.text import Text
 
@@ -195,10 +196,20 @@ def test_the_reason_is_of_this_attempt_and_not_of_one_before(tiny, tmp_path, mon
 @pytest.mark.parametrize(
     ("launcher", "extra"), [("joblib", "joblib"), ("submitit_local", "slurm"), ("submitit_slurm", "slurm")]
 )
-def test_without_a_launcher_the_line_that_installs_it_is_printed(attn, tiny, monkeypatch, launcher, extra):
-    monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda library: None)
-    done = attn("train", "-m", "heads=1,2", f"hydra/launcher={launcher}", *tiny)
-    assert done.returncode == 2 and f"hydra/launcher={launcher} needs hydra_plugins.hydra_" in done.stderr, done.output
+@pytest.mark.parametrize("by_overlay", [False, True])
+def test_without_a_launcher_the_line_that_installs_it_is_printed(
+    attn, tiny, tmp_path, monkeypatch, launcher, extra, by_overlay
+):
+    Plugins.instance()  # has found the launchers that are there
+    monkeypatch.delitem(ConfigStore.instance().repo["hydra"]["launcher"], f"{launcher}.yaml", raising=False)
+    words = [f"hydra/launcher={launcher}"]
+    if by_overlay:
+        overlay = tmp_path / "conf" / "experiment" / f"{launcher}.yaml"
+        overlay.parent.mkdir(parents=True)
+        overlay.write_text(f"# @package _global_\ndefaults:\n  - override /hydra/launcher: {launcher}\n")
+        words = [f"experiment={launcher}", f"plugins={tmp_path}"]
+    done = attn("train", "-m", "heads=1,2", *words, *tiny)
+    assert done.returncode == 2 and f"hydra/launcher={launcher} is not installed" in done.stderr, done.output
     assert f'".[{extra}]"' in done.stderr
 
 

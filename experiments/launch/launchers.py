@@ -1,0 +1,34 @@
+"""The launchers of Hydra whose jobs need more than Hydra does for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from experiments.launch.joblib_workers import killed_workers_endured
+from experiments.launch.submitit_jobs import check_slurm, every_job_awaited, saved_before_requeue
+
+Block = Callable[[], AbstractContextManager[None]]
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """What a launcher needs; by default nothing."""
+
+    check: Callable[[], None] = lambda: None  # raises Mistake if this machine cannot start its jobs
+    around_sweep: Block = nullcontext
+    around_cell: Block = nullcontext  # in the job
+    shares_machine: bool = False  # whether each of its jobs sees every core and GPU, and must claim its own
+
+
+LAUNCHERS = {
+    "joblib": Launcher(around_sweep=killed_workers_endured, shares_machine=True),
+    "submitit_local": Launcher(around_sweep=every_job_awaited, around_cell=saved_before_requeue, shares_machine=True),
+    "submitit_slurm": Launcher(check_slurm, every_job_awaited, saved_before_requeue),
+}
+
+
+def launcher(name: str) -> Launcher:
+    """The launcher of that name."""
+    return LAUNCHERS.get(name, Launcher())
