@@ -49,6 +49,7 @@ def evaluate_run(
             raise Mistake(
                 f"split={split}: a task is scored on its validation split", "task.validation=FILE gives another one"
             )
+        _check_task(folder.name, config["task"], settings.task.model_dump())
         tokenizer_source = {"pretrained": str(folder.path)}  # whose tokenizer is read
     own_text = settings.learns_from.model_dump() == config["task" if "task" in config else "data"]
     step, score = _score(folder, settings.model_copy(update=tokenizer_source), own_text, split, checkpoint, generate)
@@ -68,6 +69,16 @@ def _check_model(name: str, trained: dict[str, Any], requested: dict[str, Any], 
                     f"{named} = {other!r}: {name} was trained with {value!r}",
                     f"{named}={value} evaluates it as it was trained",
                 )
+
+
+def _check_task(name: str, trained: dict[str, Any], requested: dict[str, Any]) -> None:
+    """Refuse a task whose answers are not those that the run was trained to give. Raises Mistake."""
+    for key in ("kind", "labels"):
+        if (other := requested.get(key)) != (value := trained.get(key)):
+            raise Mistake(
+                f"task={requested['name']} has {key} = {other}: {name} was trained with {value}",
+                f"task.validation=FILE scores it on other examples of {trained['name']}",
+            )
 
 
 def _trained_on(folder: RunFolder) -> dict[str, Any]:

@@ -74,14 +74,16 @@ def override(tree: dict[str, Any], overrides: list[str]) -> Settings:
 
     A group is composed afresh; a key that people vary also reaches the places that refer to it.
     """
-    parsed = check_overrides(overrides, primary_of(tree))
+    primary = primary_of(tree)
+    parsed = check_overrides(overrides, primary)
     for text, each in zip(overrides, parsed, strict=True):
         if each.is_sweep_override():
             raise Mistake(f"{text}: one value is needed here", "to give a list write key=[a,b]")
     composed_groups = {each.key_or_group for each in parsed} & set(groups())
     pairs = zip(overrides, parsed, strict=True)
     group_overrides = [text for text, each in pairs if each.key_or_group.split(".")[0] in composed_groups]
-    fresh = OmegaConf.to_container(compose_raw(group_overrides), resolve=True)
+    # its expressions are about the run's own sizes
+    fresh = OmegaConf.to_container(compose_raw(group_overrides, primary), resolve=False)
     assert isinstance(fresh, dict)
     config = OmegaConf.create(tree | {group: fresh[group] for group in composed_groups})
     variant = tree["variant"].get("name")
@@ -96,7 +98,7 @@ def override(tree: dict[str, Any], overrides: list[str]) -> Settings:
         if key.split(".")[0] in composed_groups:
             continue
         if OmegaConf.select(config, key, default=config) is config:
-            raise Mistake(f"there is no setting {key!r}", near_key(key))
+            raise Mistake(f"there is no setting {key!r}", near_key(key, primary=primary))
         for place in [key, *_places_of(key, sources, tree)]:
             OmegaConf.update(config, place, value)
     return resolve(config)

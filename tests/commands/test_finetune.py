@@ -19,6 +19,7 @@ from experiments.commands.export_checkpoint import export_run
 from experiments.commands.finetune import finetune
 from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.config.compose import compose
+from experiments.config.recorded import override
 from experiments.dashboard.page import page_data
 from experiments.dashboard.runs import chosen_runs
 from experiments.data.tokenizer import SPECIAL
@@ -26,6 +27,7 @@ from experiments.failures.failure import Mistake
 from experiments.files.digest import file_digest
 from experiments.record.folder import PREFIX, RunFolder, config_text
 from experiments.results.index import Index
+from experiments.settings.finetuning import FinetuningSettings
 from experiments.tasks.finetuning.squad import squad_scores
 from experiments.training.step.learner import Learner
 from tests.fixtures.finetuning import PRETRAINING
@@ -135,6 +137,14 @@ def test_what_was_fine_tuned_is_compared_by_its_scores(tune, pretrained, home, t
     assert "was trained on text of this validation split" in shown.err
     with pytest.raises(Mistake, match="is scored on its validation split"):
         evaluate_run(folder.name, ["split=train"], runs, "newest", "json")
+    with pytest.raises(Mistake, match=r"task=cola has labels = \['unacceptable', 'acceptable'\]: .* was trained with"):
+        evaluate_run(folder.name, ["task=cola"], runs, "newest", "json")
+    examples = [f"task.{split}={home / 'labelled_train.jsonl'}" for split in ("train", "validation")]
+    reviews = ["task=chnsenticorp", "task.texts=[sentence]", *examples]
+    evaluate_run(folder.name, reviews, runs, "newest", "json")
+    assert json.loads(capsys.readouterr().out) == [score]
+    other = override(RunFolder(folder).config(), ["task=squad"])
+    assert isinstance(other, FinetuningSettings) and other.task.document_stride == other.length // 3
     with pytest.raises(Mistake, match=rf"is a fine-tuned run\n  name the pretrained run: {pretrained.name}"):
         export_run(folder.name, tmp_path / "exported", runs, "best", None)
 
