@@ -7,13 +7,11 @@ Whatever is wrong ends as a `Mistake` that names the key, the value and what is 
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from typing import Any
 
 import hydra
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config.check import class_of, errors_of, from_tree
 from experiments.config.command_line import check_overrides
@@ -32,41 +30,6 @@ def compose(overrides: list[str]) -> Settings:
     """The checked settings of one run, from overrides as on the command line. Raises Mistake."""
     check_overrides(overrides)
     return resolve(compose_raw(overrides))
-
-
-class Composer:
-    """Composes many runs. Hydra, which takes most of the time, composes each choice of options of groups only once."""
-
-    def __init__(self, primary: Primary = PRETRAINING) -> None:
-        self._primary = primary
-        self._by_choice: dict[tuple[str, ...], DictConfig] = {}
-
-    def compose(self, overrides: list[str]) -> Settings:
-        """The checked settings of one run, from overrides as on the command line. Raises Mistake."""
-        choice, values = [], []
-        for override, text in zip(check_overrides(overrides, self._primary), overrides, strict=True):
-            key = override.get_key_element()
-            is_for_hydra = key in self._primary.groups or override.is_hydra_override() or override.is_sweep_override()
-            if is_for_hydra:
-                choice.append(text)
-            else:
-                values.append((key, override.value()))
-        if (chosen := tuple(choice)) not in self._by_choice:
-            self._by_choice[chosen] = compose_raw(choice, self._primary)
-        try:
-            config = with_values(self._by_choice[chosen], values)
-        except OmegaConfBaseException:
-            # Hydra's own error says what is wrong
-            config = compose_raw(overrides, self._primary)
-        return resolve(config)
-
-
-def with_values(config: DictConfig, values: Iterable[tuple[str, Any]]) -> DictConfig:
-    """A copy of a composed configuration, with other values of some keys. Raises OmegaConfBaseException."""
-    config = copy.deepcopy(config)
-    for key, value in values:
-        OmegaConf.update(config, key, value)
-    return config
 
 
 def compose_raw(overrides: list[str], primary: Primary = PRETRAINING, *, with_hydra: bool = False) -> DictConfig:

@@ -12,7 +12,8 @@ from pydantic import ValidationError
 
 from experiments.config.check import sentence
 from experiments.config.command_line import MULTIRUN_FLAGS, CommandLine, check_overrides
-from experiments.config.compose import Composer, compose_raw, resolve
+from experiments.config.compose import compose_raw, resolve
+from experiments.config.composer import Composer
 from experiments.config.grid import Combination, grid
 from experiments.config.primary import Primary
 from experiments.failures.failure import Mistake

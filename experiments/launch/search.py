@@ -11,7 +11,7 @@ from rich.console import Console
 from experiments.cells.cell import check_unchanged, folder_of
 from experiments.cells.resources import Workers, pool_for
 from experiments.cells.runner import Cell, Outcome, earlier_outcome, run_drawn
-from experiments.config.compose import Composer
+from experiments.config.composer import Composer
 from experiments.display.rows import show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake

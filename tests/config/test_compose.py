@@ -9,9 +9,10 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from experiments.config import compose as module
+from experiments.config import composer as module
 from experiments.config.check import from_tree
-from experiments.config.compose import Composer, compose, compose_raw
+from experiments.config.compose import compose, compose_raw
+from experiments.config.composer import Composer
 from experiments.config.groups import groups, options
 from experiments.config.recorded import override
 from experiments.failures.failure import Mistake
