@@ -87,8 +87,8 @@ class Compared:
         return self.p_values_with(len(self.differences))
 
     def p_values_with(self, count: int) -> dict[ClaimOutcome, float]:
-        """The p-values of `count` differences of the same mean and deviation; 1 without a pair."""
-        if not self.differences:
+        """The p-values of `count` differences of the same mean and deviation; 1 without a pair, and with a mark."""
+        if self.marks or not self.differences:
             return dict.fromkeys(ORDER, 1.0)
         return self._p_values(count, *self._mean_and_deviation)
 
@@ -194,21 +194,19 @@ def claim_p_value(comparisons: Sequence[AnyComparison]) -> float:
     """The smallest level at which the comparisons together decide their claim.
 
     Either all of them hold (intersection-union test: the largest p-value), or one contradicts the claim (Bonferroni
-    over the comparisons).
+    over the comparisons). One with a mark does neither.
     """
-    if not comparisons or any(comparison.marks for comparison in comparisons):
-        return 1.0
-    return _claim_p_value([comparison.p_values() for comparison in comparisons])
+    return _claim_p_value([comparison.p_values() for comparison in comparisons]) if comparisons else 1.0
 
 
 def claim_word(comparisons: Sequence[AnyComparison], level: float) -> Word:
     """The verdict on a claim at a level: the worst outcome of its comparisons."""
-    if not comparisons or any(comparison.marks for comparison in comparisons):
-        return "not tested"
     strict = {comparison.word(level / len(comparisons)) for comparison in comparisons}
     for contradiction in ("reversed", "no difference"):
         if contradiction in strict:
             return contradiction
+    if not comparisons or "not tested" in strict:
+        return "not tested"
     return "holds" if {comparison.word(level) for comparison in comparisons} == {"holds"} else "not resolved"
 
 

@@ -83,6 +83,10 @@ class Verdict:
                 return unresolved
         return words[0] if len(set(words)) == 1 else "depends"
 
+    def can_hold(self, scheme: str) -> bool:
+        """Whether the budget has at least half of its comparisons."""
+        return 2 * len(self.findings[scheme].comparisons) >= len(self.claim.parsed())
+
     @property
     def why(self) -> str:
         """The reason why the claim is not resolved or not tested, by scheme."""
@@ -135,11 +139,11 @@ def _schemes(claim: Claim, measures: Mapping[str, Measures]) -> dict[str, Measur
 def _finding(claim: Claim, comparisons: list[AnyComparison], level: float, next_level: float) -> Finding:
     if not comparisons:
         return Finding(comparisons, "not tested", 0.0, "this budget has the rows of none of its comparisons")
-    if all_marks := list(dict.fromkeys(mark for comparison in comparisons for mark in comparison.marks)):
-        return Finding(comparisons, "not tested", next_level, "; ".join(map(str, all_marks)))
-    if level == 0.0:
-        return Finding(comparisons, "not resolved", next_level, _what_would_resolve(claim, comparisons, next_level))
     word, parts = claim_word(comparisons, level), len(claim.parsed())
+    level = level or next_level
+    if word == "not tested":
+        every_mark = dict.fromkeys(mark for comparison in comparisons for mark in comparison.marks)
+        return Finding(comparisons, word, level, "; ".join(map(str, every_mark)))
     if word == "holds" and 2 * len(comparisons) < parts:
         why = f"this budget has the rows of {len(comparisons)} of its {parts} comparisons"
         return Finding(comparisons, "not tested", level, why)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from experiments.statistics.comparison import Compared, Relation, claim_p_value, claim_seeds, claim_word
+from experiments.statistics.comparison import Compared, Mark, Relation, claim_p_value, claim_seeds, claim_word
 from experiments.statistics.evidence import MOST_SEEDS, Anytime, Planned, mean_and_deviation
 
 NOISE = (0.05, -0.04, 0.02, -0.05, 0.01, 0.01, 0.03, -0.03)
@@ -40,6 +40,16 @@ def test_the_p_value_of_a_claim_by_hand():
     assert claim_p_value([holds, compared(-0.25)]) == pytest.approx(compared(-0.25).p_values()["holds"]), "the largest"
     assert claim_p_value([reversed, holds, holds]) == pytest.approx(3 * to_reverse), "one of three contradicts"
     assert claim_p_value([]) == 1.0
+
+
+def test_a_marked_comparison_neither_holds_nor_contradicts_and_another_may_contradict_the_claim():
+    holds, reversed = compared(-0.3), compared(0.3)
+    cannot_hold, cannot_contradict = (replace(each, marks=[Mark("h8", "untuned", "")]) for each in (holds, reversed))
+    for untested in ([holds, cannot_hold], [holds, cannot_contradict], [cannot_contradict]):
+        assert claim_word(untested, 0.05) == "not tested" and claim_p_value(untested) == 1.0
+    contradicted = [reversed, cannot_hold]
+    assert claim_word(contradicted, 0.05) == "reversed"
+    assert claim_p_value(contradicted) == pytest.approx(2 * reversed.p_values()["reversed"])
 
 
 def test_a_claim_holds_with_the_seeds_of_its_slowest_comparison_and_fails_with_those_of_one():

@@ -67,3 +67,12 @@ def test_arithmetic():
 def test_what_is_no_inequality_is_refused(sentence):
     with pytest.raises(ValueError, match=r"comparison|sum of rows|arithmetic|products|a chain has"):
         parse(sentence)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "beaten"),
+    [("a > b", "b"), ("a >~ b", "b"), ("a ~ b", "ab"), ("a - b > c - d", "bc"), ("a > b > c by h", "c")],
+)
+def test_the_rows_whose_improvement_speaks_against_a_part(sentence, beaten):
+    (part,) = parse(sentence)
+    assert sorted(part.beaten) == [*beaten]

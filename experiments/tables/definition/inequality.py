@@ -67,6 +67,11 @@ class Inequality:
         """The rows that it compares."""
         return list(self.contrast({}))
 
+    @property
+    def beaten(self) -> list[str]:
+        """The rows that must not get better if it is to hold: of sameness all."""
+        return [row for row, factor in self.contrast({}).items() if factor < 0 or self.relation == "~"]
+
     def written(self, better: Literal["<", ">"], margin: float) -> str:
         """The comparison as a formula of scores. better: `<` if lower scores are better. margin: in their unit."""
         if self.relation == "~":
@@ -93,6 +98,11 @@ class Trend:
     def rows(self) -> list[str]:
         """The rows that it is fitted to."""
         return list(dict.fromkeys(row for each in self.sides for row in side(each)))
+
+    @property
+    def beaten(self) -> list[str]:
+        """The rows of its worse end, which must not get better if it is to hold."""
+        return [row for row, factor in side(self.sides[-1]).items() if factor > 0]
 
     @property
     def steps(self) -> tuple[Inequality, ...]:

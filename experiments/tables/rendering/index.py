@@ -23,7 +23,8 @@ from experiments.tables.rendering.sentences import WORDS, clause
 
 INDEX = "README.md"
 CLAIMS = "_claims.csv"
-CHECK = "check"  # the origin of a claim that tests the code
+# origins of claims: the table's paper; none, because it tests the code
+PAPER, CHECK = "paper", "check"
 
 
 def write_index(folder: Path) -> Path:
@@ -43,7 +44,8 @@ def write_index(folder: Path) -> Path:
         blocks += ["## Checks of the code", "They are true by proof or by construction.", as_markdown(checks)]
     with_results = set(map(table_of, claims))
     if missing := [name for name in names() if name not in with_results]:
-        blocks += ["## Tables that have not been run", "Each command makes the table whose claim follows it."]
+        how = "They have not been run with the present settings. Each command makes the table whose claim follows it."
+        blocks += ["## Tables without results", how]
         blocks += ["\n".join(f"* {_command(name)}: {load(name).shows}" for name in missing)]
     path = folder / INDEX
     write(path, "\n\n".join(blocks) + "\n")
@@ -61,15 +63,18 @@ def claims_of(folder: Path) -> dict[str, list[dict[str, str]]]:
 
 
 def _counts(claims: Mapping[str, list[dict[str, str]]]) -> str:
-    """A sentence that says how many claims have which verdict, and one on the checks of the code."""
+    """Sentences that say how many claims have which verdict: of all, of those of papers, and of checks of the code."""
     every = [claim for of_table in claims.values() for claim in of_table]
     counts = Counter(claim["verdict"] for claim in every if claim["origin"] != CHECK)
     checks = Counter(claim["verdict"] for claim in every if claim["origin"] == CHECK)
     count = counts.total()
-    sentence = f"Of {count} {plural('claim', count)}, {joined(_clauses(counts) or ['none has a verdict'])}."
-    if not checks:
-        return sentence
-    return f"{sentence} Of {checks.total()} {plural('check', checks.total())} of the code, {joined(_clauses(checks))}."
+    sentences = [f"Of {count} {plural('claim', count)}, {joined(_clauses(counts) or ['none has a verdict'])}."]
+    of_papers = Counter(claim["verdict"] for claim in every if claim["origin"] == PAPER)
+    if 0 < of_papers.total() < count:
+        sentences.append(f"Of the {of_papers.total()} that a paper makes itself, {joined(_clauses(of_papers))}.")
+    if total := checks.total():
+        sentences.append(f"Of {total} {plural('check', total)} of the code, {joined(_clauses(checks))}.")
+    return " ".join(sentences)
 
 
 def _clauses(counts: Counter[str]) -> list[str]:
@@ -81,8 +86,15 @@ def _command(name: str) -> str:
     table = load(name)
     budget = next(iter(table.budgets))
     command = f"attn table {name}" + (f" --budget {budget}" if budget != BUDGETS[0] else "")
-    first = f"`{command} --tune`, then " if Request(name, table, budget, range(1)).is_untuned else ""
+    first = f"`{command} --tune`, then " if _needs_tuning(Request(name, table, budget, range(1))) else ""
     return f"{first}`{command} --until-resolved`"
+
+
+def _needs_tuning(request: Request) -> bool:
+    """Whether a claim cannot hold, because a row that it says is worse has a learning rate that was not tuned."""
+    untuned = {request.configurations[key].row for key, tuning in request.tunings.items() if not tuning.is_fair}
+    scores = (claim for claim in request.claims.values() if claim.of == "score")
+    return any(untuned & {*part.beaten} for claim in scores for part in claim.parts_at(request.rows))
 
 
 def _page(folder: Path, name: str, title: str) -> str:
@@ -107,7 +119,7 @@ def _claim(comparisons: list[dict[str, str]]) -> dict[str, str]:
     pairs = [int(comparison["pairs"]) for comparison in comparisons]
     fewest, most = min(pairs), max(pairs)
     shared = {key: comparisons[0][key] for key in ("claim", "says", "paper", "budget", "verdict")}
-    shared["origin"] = comparisons[0].get("origin") or "paper"
+    shared["origin"] = comparisons[0].get("origin") or PAPER
     count = str(most) if fewest == most else f"{fewest} to {most}"
     words = {each["positions"]: each["word"] for each in comparisons if each.get("positions")}
     differ = len(set(words.values())) > 1
@@ -125,11 +137,12 @@ def _size(comparisons: list[dict[str, str]]) -> str:
     metric = comparisons[0]["comparison"].partition(":")[0]
     written = _ratio if metric.startswith("log ") else "{:+.3g}".format
     metric = metric.removeprefix("log ")
+    small = ", less than the margin" if all(each.get("small") == "True" for each in comparisons) else ""
     if len(means) > 1:
-        return f"{metric} {written(min(means))} to {written(max(means))}"
+        return f"{metric} {written(min(means))} to {written(max(means))}{small}"
     low, high = comparisons[0]["low"], comparisons[0]["high"]
     interval = f" [{written(float(low))}, {written(float(high))}]" if low and high else ""
-    return f"{metric} {written(means[0])}{interval}"
+    return f"{metric} {written(means[0])}{interval}{small}"
 
 
 def _ratio(logarithm: float) -> str:
@@ -143,7 +156,7 @@ def _rows(folder: Path, claims: Mapping[str, list[dict[str, str]]], *, are_check
         figure = folder / f"{stem}.svg"
         for claim in of_table or [dict.fromkeys(keys, "") | {"says": stem}]:
             if (claim["origin"] == CHECK) == are_checks:
-                by = claim["paper"] if claim["origin"] == "paper" else claim["origin"]
+                by = claim["paper"] if claim["origin"] == PAPER else claim["origin"]
                 schemes = f" ({claim['schemes']})" if claim["schemes"] else ""
                 yield {
                     "claim": claim["claim"],

@@ -31,7 +31,8 @@ def needs(verdict: Verdict, scheme: str, report: Report) -> str | None:
         return "more rounds on a quiet machine, minutes on a CPU; on a GPU, steps have other times"
     if finding.word == "not tested":
         return "; ".join(_better_trainings(finding, scheme, report))
-    return _more_seeds(finding, scheme, report)
+    seeds = _more_seeds(finding, scheme, report)
+    return seeds if verdict.can_hold(scheme) else f"{seeds}; to hold, it needs {_other_budget(verdict, report)}"
 
 
 def _more_seeds(finding: Finding, scheme: str, report: Report) -> str:

@@ -19,6 +19,7 @@ from experiments.tables.rendering.sentences import (
     closing_sentence,
     details,
     headline,
+    is_small,
     legend,
     missing,
     shown_or_claimed,
@@ -84,13 +85,14 @@ def claim_rows(report: Report) -> list[Row]:
                 rows.append(
                     of_claim
                     | {"comparison": comparison.sentence, "comparison_word": comparison.word(),
-                       "mean": comparison.mean, "low": low, "high": high, "pairs": len(comparison.values),
+                       "small": is_small(comparison), "mean": comparison.mean, "low": low, "high": high,
+                       "pairs": len(comparison.values),
                        "differences": " ".join(f"{seed}:{value!r}" for seed, value in comparison.differences.items())}
                 )  # fmt: skip
             if not finding.comparisons:
                 rows.append(
                     of_claim
-                    | dict.fromkeys(["comparison", "comparison_word", "mean", "low", "high"])
+                    | dict.fromkeys(["comparison", "comparison_word", "small", "mean", "low", "high"])
                     | {"pairs": 0, "differences": ""}
                 )
     return rows

@@ -102,7 +102,7 @@ def comparison_line(comparison: AnyComparison, report: Report, scheme: str, unit
         return f"{comparison.sentence}: no pair"
     if isinstance(comparison, Exact):
         return f"{comparison.sentence}: {comparison.mean:g}, {comparison.word()}"
-    beside = [f"the mean is less than the margin of {comparison.margin:g}"] if _is_small(comparison) else []
+    beside = [f"the mean is less than the margin of {comparison.margin:g}"] if is_small(comparison) else []
     if unit == "seed":
         beside += _advantages(comparison, report, scheme)
     return "; ".join([f"{_numbers(comparison, unit)}: {comparison.word()}", *beside])
@@ -182,10 +182,11 @@ def _advantages(comparison: AnyComparison, report: Report, scheme: str) -> Itera
             yield f"{better} has {more / less:.2f} times the {noun}"
 
 
-def _is_small(comparison: Compared) -> bool:
+def is_small(comparison: AnyComparison) -> bool:
     """Whether a difference holds although its mean would not matter."""
-    small = abs(comparison.mean or 0.0) < comparison.margin
-    return small and comparison.relation == ">" and comparison.word() == "holds"
+    if isinstance(comparison, Exact) or comparison.relation != ">" or comparison.word() != "holds":
+        return False
+    return abs(comparison.mean or 0.0) < comparison.margin
 
 
 def _sentence(text: str) -> str:
