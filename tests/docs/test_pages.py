@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from experiments.config.compose import compose
+from experiments.search.objective import FIELDS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -60,6 +61,11 @@ def test_the_main_settings_have_the_defaults_of_a_run():
     run = compose([]).model_dump()
     assert {"learning_rate", "max_steps"} <= shown.keys()
     assert all(yaml.safe_load(text.replace("e-", ".0e-")) == run[key] for key, text in shown.items())
+
+
+def test_the_page_of_numbers_has_every_number_of_a_result():
+    page = (DOCS / "numbers.md").read_text(encoding="utf-8")
+    assert not [name for name in FIELDS if f"`{name}`" not in page]
 
 
 def test_every_setting_has_a_meaning():
