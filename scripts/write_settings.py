@@ -90,8 +90,9 @@ def page() -> str:
 FINETUNING = """## Fine-tuning
 
 `attn finetune RUN task=NAME` takes the settings below. It also takes `max_steps`, `precision`, `backend`, `seed`,
-`runs`, `cache`, and the groups `optimizer` (`adamw` by default), `schedule`, `trainer` and `logger`, as described
-above. All other settings are those of the pretrained run.
+`runs`, `cache`, and the groups `optimizer`, `schedule`, `trainer` and `logger`, as described above, with three other
+defaults: `max_steps=null`, `optimizer=adamw` and `trainer.evaluate_every=2000`. All other settings are those of the
+pretrained run.
 
 If `length` is not set, windows are as long as the sequences of the pretrained run. `dropout=0.1` sets the dropout of
 the model and of its attention weights; if it is not set, that of the pretrained run applies.
