@@ -14,7 +14,7 @@ from experiments.record.durable import number, read_sealed, write_sealed
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.published import PublishedNumber
 from experiments.tables.definition.request import Request, load
-from experiments.tables.report import Line, Report
+from experiments.tables.report import Line, Report, without_unnamed_scheme
 
 EVIDENCE: dict[str, Evidence] = {each.name: each for each in (Anytime(), Planned(), Waiting())}
 
@@ -32,8 +32,8 @@ def archive(report: Report, path: Path) -> None:
             "overrides": [*request.overrides],
             "published_file": request.published_file and request.published_file.name,
             "evidence": report.evidence.name,
-            "lines": report.lines,
-            "by_seed": report.by_seed,
+            "lines": without_unnamed_scheme(report.lines),
+            "by_seed": without_unnamed_scheme(report.by_seed),
             "stuck": report.stuck,
             "step_seconds": {
                 row: {str(turn): seconds for turn, seconds in of_row.items()}
@@ -63,7 +63,7 @@ def restored(path: Path) -> Report:
     )  # fmt: skip
     lines = _lines(content["lines"])
     configurations = [(of.row, of.scheme) for of in request.configurations.values()]
-    if configurations != [(line["row"], line.get("positions", "")) for line in lines]:
+    if configurations != [(line["row"], line["positions"]) for line in lines]:
         raise Mistake(f"{path}: the rows of {request.name} have changed since", f"attn table {request.name} --out ...")
     return Report(
         request,
@@ -84,4 +84,7 @@ def restored(path: Path) -> Report:
 
 
 def _lines(lines: list[dict[str, Any]]) -> list[Line]:
-    return [{key: number(value) for key, value in line.items()} for line in lines]
+    """The lines of a report from those of a file, which have no positions in a table without schemes."""
+    return [
+        {key: number(value) for key, value in line.items()} | {"positions": line.get("positions", "")} for line in lines
+    ]

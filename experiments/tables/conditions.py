@@ -61,7 +61,7 @@ def facts(
     yield "evidence", EVIDENCE_TEXTS[evidence.name]
     yield from (("plan", line) for line in plans)
     yield "margin", f"{budget.margin.value:g}: {budget.margin.reason}"
-    yield from ((f"positions, {name}", scheme.label) for name, scheme in request.schemes.items())
+    yield from ((f"positions, {name}", scheme.label) for name, scheme in request.schemes.items() if name)
     yield from _learning_rates(request)
     yield from _of_results(results)
     if step_times.seconds:

@@ -14,7 +14,7 @@ from experiments.statistics.comparison import MarkKind
 from experiments.statistics.evidence import Anytime, Evidence, interval, standard_error
 from experiments.tables.conditions import CellOutcomes, distinct, facts, notes
 from experiments.tables.definition.published import Published, PublishedNumber
-from experiments.tables.definition.request import Request, RowUnderScheme
+from experiments.tables.definition.request import Request, RowUnderScheme, configuration_key
 from experiments.tables.definition.table import Budget, TableRow
 from experiments.tables.marks import Training, training_of
 from experiments.tables.partial import partial_difference, partial_mean
@@ -64,23 +64,23 @@ class Report:
     def verdicts(self) -> list[Verdict]:
         """A verdict on every claim that is about this budget."""
         request = self.request
-        measures = {scheme: self._measures(scheme) for scheme in request.schemes or [""]}
+        measures = {scheme: self._measures(scheme) for scheme in request.schemes}
         return decide(request.claims, request.budget, request.rows, measures, self.evidence)
 
     def known(self, row: str, scheme: str, key: str) -> Any:
         """A number of a row under a scheme of positions, or if it is unknown there, under another one."""
         lines = [line for line in self.lines if line["row"] == row]
-        lines.sort(key=lambda line: line.get("positions", "") != scheme)
+        lines.sort(key=lambda line: line["positions"] != scheme)
         return next((line[key] for line in lines if line.get(key) is not None), None)
 
     def _measures(self, scheme: str) -> Measures:
         """The numbers that claims can be about under one scheme, by the row's own key."""
         request = self.request
         keys = {of.row: key for key, of in request.configurations.items() if of.scheme == scheme}
-        lines = {line["row"]: line for line in self.lines if line.get("positions", "") == scheme}
+        lines = {line["row"]: line for line in self.lines if line["positions"] == scheme}
         cells: dict[str, list[Line]] = {row: [] for row in lines}
         for cell in self.by_seed:
-            if cell.get("positions", "") == scheme and cell[self.score] is not None:
+            if cell["positions"] == scheme and cell[self.score] is not None:
                 cells[cell["row"]].append(cell)
         return Measures(
             score={row: {cell["seed"]: cell[self.score] for cell in of_row} for row, of_row in cells.items()},
@@ -132,14 +132,14 @@ def report(
     printed = _printed(request.rows, published)
     finished = {seed for of_row in scores.values() for seed in of_row}
     lines = [
-        {"row": of.row, **({"positions": of.scheme} if of.scheme else {}), "label": of.definition.label, **sizes[key],
+        {"row": of.row, "positions": of.scheme, "label": of.definition.label, **sizes[key],
          **_published_columns(published, printed.get(of.row)),
          **_measured_columns(request, of, scores, step_times.seconds, _of_row(outcomes, key), trainings[key], evidence,
                              finished)}
         for key, of in configurations.items()
     ]  # fmt: skip
-    for scheme in request.schemes or [""]:
-        _rank(request, [line for line in lines if line.get("positions", "") == scheme], printed)
+    for scheme in request.schemes:
+        _rank(request, [line for line in lines if line["positions"] == scheme], printed)
     return Report(
         request, lines, list(_by_seed(request, outcomes, scores)),
         {key: training.stuck for key, training in trainings.items() if training.stuck}, step_times.seconds, printed,
@@ -147,6 +147,11 @@ def report(
         list(facts(request, outcomes, published, evidence, plans, step_times, set_up)),
         list(notes(request, outcomes, step_times)),
     )  # fmt: skip
+
+
+def without_unnamed_scheme(lines: Sequence[Line]) -> list[Line]:
+    """The lines as files have them: without the column `positions` if the table has no schemes."""
+    return [{key: value for key, value in line.items() if key != "positions" or value} for line in lines]
 
 
 def _of_row(outcomes: CellOutcomes, key: str) -> list[CellOutcome]:
@@ -173,7 +178,7 @@ def _by_seed(request: Request, outcomes: CellOutcomes, scores: Mapping[str, dict
     for (key, seed), outcome in outcomes.items():
         of = configurations[key]
         yield {
-            "row": of.row, **({"positions": of.scheme} if of.scheme else {}), "seed": seed,
+            "row": of.row, "positions": of.scheme, "seed": seed,
             request.budget.score_name: scores.get(key, {}).get(seed),
             **{name: outcome.result[name] for name in ("unigram_loss", "late_gain")},
             "state": outcome.state,
@@ -207,7 +212,7 @@ def _measured_columns(
     finished: Set[int],
 ) -> Line:  # fmt: skip
     baseline = request.table.baseline
-    under_it = f"{baseline}@{of.scheme}" if of.scheme else baseline
+    under_it = configuration_key(baseline, of.scheme)
     scores, baseline_scores = scores_of.get(of.key, {}), scores_of.get(under_it, {})
     seconds, baseline_seconds = seconds_of.get(of.key, {}), seconds_of.get(under_it, {})
     values = list(scores.values())

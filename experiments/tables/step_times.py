@@ -87,7 +87,7 @@ def measure(request: Request, source: Source, console: Console) -> StepTimes:
 
 def _settings_to_time(request: Request, source: Source) -> dict[str, Settings]:
     """The settings of every row under the first scheme, by configuration."""
-    first = next(iter(request.schemes), "")
+    first = next(iter(request.schemes))
     keys = (key for key, of in request.configurations.items() if of.scheme == first)
     return {key: settings for key in keys if (settings := source.timed(key)) is not None}
 

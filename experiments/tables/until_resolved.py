@@ -17,7 +17,7 @@ from experiments.cells.resources import Workers
 from experiments.display.rows import time_text
 from experiments.statistics.comparison import AnyComparison
 from experiments.statistics.evidence import MOST_SEEDS
-from experiments.tables.definition.request import Request
+from experiments.tables.definition.request import Request, configuration_key
 from experiments.tables.report import Report
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.source import CellOutcome, Source, TableCell
@@ -108,7 +108,7 @@ def _open(request: Request, report: Report) -> Iterator[_Open]:
             level = finding.level / len(finding.comparisons)
             for comparison in finding.comparisons:
                 if comparison.word(level) == "not resolved":
-                    rows = [f"{row}@{scheme}" if scheme else row for row in comparison.rows]
+                    rows = [configuration_key(row, scheme) for row in comparison.rows]
                     yield _Open(verdict.key, comparison, rows, comparison.seeds_needed(level))
 
 

@@ -14,6 +14,7 @@ from experiments.tables.definition.folder import check_name, files_start, read
 from experiments.tables.definition.overrides import by_stage, key_of
 from experiments.tables.definition.table import (
     BUDGETS,
+    OWN_POSITIONS,
     PAPER,
     UNTUNED,
     Budget,
@@ -38,10 +39,14 @@ FREE_OF_RATE = LOCATION_KEYS | {
 class RowUnderScheme:
     """A row under one scheme of positions. A cell is a configuration with a seed."""
 
-    key: str  # ROW@SCHEME, or ROW in a table without schemes
     row: str
-    scheme: str  # empty without schemes
+    scheme: str  # empty in a table without schemes
     definition: TableRow  # with the overrides of the scheme
+
+    @property
+    def key(self) -> str:
+        """The key of the configuration."""
+        return configuration_key(self.row, self.scheme)
 
 
 @dataclass(frozen=True)
@@ -75,8 +80,8 @@ class Request:
 
     @property
     def schemes(self) -> dict[str, Scheme]:
-        """The schemes of positions of this budget."""
-        return self.table.schemes_at(self.budget_name)
+        """The schemes of positions of this budget; in a table without schemes, one without a name."""
+        return self.table.schemes_at(self.budget_name) or {"": OWN_POSITIONS}
 
     @cached_property
     def configurations(self) -> dict[str, RowUnderScheme]:
@@ -84,10 +89,8 @@ class Request:
 
         All rows of a scheme stand before those of the next.
         """
-        if not self.schemes:
-            return {key: RowUnderScheme(key, key, "", row) for key, row in self.rows.items()}
         return {
-            f"{key}@{name}": RowUnderScheme(f"{key}@{name}", key, name, self._under(row, name, scheme))
+            configuration_key(key, name): RowUnderScheme(key, name, self._under(row, name, scheme))
             for name, scheme in self.schemes.items()
             for key, row in self.rows.items()
         }
@@ -189,11 +192,16 @@ class Request:
     def _under(self, row: TableRow, name: str, scheme: Scheme) -> TableRow:
         """A row with the positions of a scheme, and with the learning rate that was tuned under it if one was."""
         besides = (self.budget.positions or {}).get(name, "")
-        family = f"{row.family}@{name}"
+        family = configuration_key(row.family or "", name)
         tuned_family = family if family in self.budget.learning_rates else row.family
         return row.model_copy(
             update={"overrides": f"{row.overrides} {scheme.overrides} {besides}".strip(), "family": tuned_family}
         )
+
+
+def configuration_key(row: str, scheme: str) -> str:
+    """The key of a row under a scheme of positions: ROW@SCHEME, or ROW in a table without schemes."""
+    return f"{row}@{scheme}" if scheme else row
 
 
 def load(name: str) -> Table:

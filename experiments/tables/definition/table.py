@@ -55,7 +55,10 @@ class Scheme(Group):
     """A position encoding that all rows use. A claim about heads or widths has to hold under more than one."""
 
     label: Text
-    overrides: Text
+    overrides: str
+
+
+OWN_POSITIONS = Scheme(label="those of the rows", overrides="")
 
 
 class Claim(Group):

@@ -18,7 +18,7 @@ def readable_table(report: Report) -> list[Row]:
 
 
 def _row(line: Line, report: Report) -> Row:
-    row: Row = {"row": line["row"], "positions": line.get("positions"), "what": line["label"]}
+    row: Row = {"row": line["row"], "positions": line["positions"] or None, "what": line["label"]}
     row |= {"heads": _heads(line), "d_k": _width(line)}
     row |= {report.score: _mean(line, report.score)}
     row |= {place.rpartition(".")[2]: None for place in report.request.columns}

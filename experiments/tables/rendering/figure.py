@@ -63,7 +63,7 @@ def save_figure(report: Report, path: Path) -> bool:
     compared = list(_compared(report))
     if not any(line[report.score] is not None for line in report.lines):
         return False
-    schemes = list(report.request.schemes) or [""]
+    schemes = report.request.schemes
     footnote = partial_seeds(report)
     rows = len(compared) + len({drawn.claim for drawn in compared})
     height = max(2.6 * len(schemes) + 1, ROW_INCHES * rows + 1.4) + ROW_INCHES * len(footnote)
@@ -90,7 +90,7 @@ def _draw_scores(axes: Axes, report: Report, scheme: str) -> None:
     row.
     """
     axes.set_title(f"positions: {scheme}" if scheme else "", fontsize=9)
-    of_scheme = [line for line in report.lines if line.get("positions", "") == scheme]
+    of_scheme = [line for line in report.lines if line["positions"] == scheme]
     size = _size(of_scheme)
     groups: dict[str, list[Line]] = {}
     for line in of_scheme:

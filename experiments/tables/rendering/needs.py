@@ -8,6 +8,7 @@ from experiments.display.rows import time_text
 from experiments.failures.wording import joined, plural
 from experiments.statistics.comparison import Compared, Mark, MarkKind, claim_seeds
 from experiments.statistics.evidence import MOST_SEEDS, Waiting
+from experiments.tables.definition.request import configuration_key
 from experiments.tables.definition.table import BUDGETS
 from experiments.tables.report import Report
 from experiments.tables.tuning import SEEDS as TRIAL_SEEDS
@@ -78,7 +79,7 @@ def _better_trainings(finding: Finding, scheme: str, report: Report) -> Iterator
 
 def _tuned_rates(rows: Sequence[str], seeds: Mapping[str, int], scheme: str, report: Report) -> str:
     configurations = report.request.configurations
-    keys = (f"{row}@{scheme}" if scheme else row for row in rows)
+    keys = (configuration_key(row, scheme) for row in rows)
     names = list(dict.fromkeys(configurations[key].definition.family or "" for key in keys))
     runs = {row: FEWEST_RATES * len(TRIAL_SEEDS) + seeds[row] for row in rows}
     rates = f"the {plural('rate', len(names))} of {joined(names)} tuned ({report.request.tuning_command()})"

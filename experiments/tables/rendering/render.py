@@ -25,7 +25,7 @@ from experiments.tables.rendering.sentences import (
     shown_or_claimed,
     summary,
 )
-from experiments.tables.report import Report
+from experiments.tables.report import Report, without_unnamed_scheme
 from experiments.tables.verdict import Verdict
 
 ENDINGS = {"table": "txt", "markdown": "md", "csv": "csv", "latex": "tex"}
@@ -38,7 +38,7 @@ def render(report: Report, format: str, console: Console | None = None, figure: 
     figure: the file of the figure for Markdown to show; empty for none.
     """
     if format == "csv":
-        return as_csv(report.lines)
+        return as_csv(without_unnamed_scheme(report.lines))
     if format == "markdown":
         return _markdown(report, figure)
     if format == "latex":
@@ -58,7 +58,7 @@ def write_all(report: Report, folder: Path) -> list[Path]:
     drawn = [path for path in figures if save_figure(report, path)]
     shown = next((path.name for path in drawn if path.suffix == ".svg"), "")
     texts = {f"{stem}.{ending}": render(report, format, figure=shown) for format, ending in ENDINGS.items()}
-    texts[f"{stem}_seeds.csv"] = as_csv(report.by_seed)
+    texts[f"{stem}_seeds.csv"] = as_csv(without_unnamed_scheme(report.by_seed))
     if report.verdicts:
         texts[f"{stem}_claims.csv"] = as_csv(claim_rows(report))
     for name, text in texts.items():
@@ -145,7 +145,7 @@ def _verdict_rows(report: Report) -> Iterator[Row]:
         words = {scheme: finding.word for scheme, finding in verdict.findings.items()}
         yield {
             "claim": verdict.key, "what is claimed": verdict.claim.says, "verdict": f"**{verdict.word}**",
-            **{scheme: words.get(scheme) for scheme in report.request.schemes},
+            **{scheme: words.get(scheme) for scheme in report.request.schemes if scheme},
         }  # fmt: skip
 
 

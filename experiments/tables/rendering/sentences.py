@@ -138,7 +138,7 @@ def partial_seeds(report: Report) -> list[str]:
     for line in report.lines:
         over = {"mean": line["of_seeds"], "difference": line["difference_of_seeds"]}
         parts = [f"the {name} covers {seeds}" for name, seeds in over.items() if seeds]
-        name = " under ".join(filter(None, [line["row"], line.get("positions")]))
+        name = " under ".join(filter(None, [line["row"], line["positions"]]))
         lines += [f"{SIGN} {name}: {'; '.join(parts)}."] if parts else []
     return lines
 
@@ -149,7 +149,7 @@ def closing_sentence(report: Report) -> str:
         len(verdict.findings) for verdict in report.verdicts if any(f.comparisons for f in verdict.findings.values())
     )
     tried = "one verdict is tried" if count == 1 else f"{count} verdicts are tried"
-    schemes = " under every scheme of positions" if report.request.schemes else ""
+    schemes = " under every scheme of positions" if any(report.request.schemes) else ""
     parts = (part for verdict in report.verdicts for part in verdict.claim.parts_at(report.request.rows))
     slack = ", without the margin that some comparisons allow" if any("~" in part.relation for part in parts) else ""
     return (

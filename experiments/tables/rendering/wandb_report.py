@@ -12,7 +12,7 @@ from experiments.record.mirrors import wandb_views as view
 from experiments.record.mirrors.wandb_server import TrackingError
 from experiments.record.mirrors.wandb_views import log_tables
 from experiments.tables.rendering.render import claim_rows
-from experiments.tables.report import Report
+from experiments.tables.report import Report, without_unnamed_scheme
 
 TITLE = "attn: the papers' tables"
 
@@ -20,7 +20,7 @@ TITLE = "attn: the papers' tables"
 def mirror(report: Report, runs: Path, says: Callable[[str], None]) -> None:
     """Log the table, offline without a login, and update the report. Returns a line about each."""
     logger = compose([]).logger
-    tables = {"table": report.lines, "claims": claim_rows(report)}
+    tables = {"table": without_unnamed_scheme(report.lines), "claims": claim_rows(report)}
     says(log_tables(f"table-{report.request.stem}", tables, logger.model_dump(), runs))
     try:
         of_all_tables = build_report(view.owner(logger.entity), logger.project, runs)
