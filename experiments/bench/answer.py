@@ -88,4 +88,4 @@ def _row(cell: Settings, outcomes: Sequence[Outcome], baseline: Sequence[Outcome
 
 def _by_seed(outcomes: Sequence[Outcome], name: str) -> dict[int, Any]:
     """A number of the cells that have a result, by seed."""
-    return {each.result.seed: getattr(each.result, name) for each in outcomes if each.done and each.result}
+    return {result.seed: getattr(result, name) for each in outcomes if (result := each.finished_result)}

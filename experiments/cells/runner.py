@@ -41,9 +41,14 @@ class Outcome:
     reason: str  # empty when done
 
     @property
+    def finished_result(self) -> Result | None:
+        """The result of a cell that is done, else None."""
+        return self.result if self.result is not None and self.result.status == "done" else None
+
+    @property
     def done(self) -> bool:
         """Whether the cell has a result and its status is `done`."""
-        return self.result is not None and self.result.status == "done"
+        return self.finished_result is not None
 
     @property
     def pruned(self) -> bool:

@@ -33,7 +33,7 @@ def job(config: DictConfig) -> float | None:
     with its.around_cell():
         outcome = earlier_outcome(settings) or run_cell(settings, pool)
     _note(ledger, outcome.folder.path.name, outcome.reason or "done")
-    return outcome.result.validation_loss if outcome.done and outcome.result is not None else None
+    return result.validation_loss if (result := outcome.finished_result) else None
 
 
 def _note(ledger: Path, name: str, state: str) -> None:

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
-from experiments.cells.cell import finished_result, folder_of
-from experiments.cells.runner import Outcome, RunningCell
+from experiments.cells.cell import folder_of
+from experiments.cells.runner import Outcome, RunningCell, earlier_outcome
 from experiments.display.comparison import COLUMNS, table_of, tables_of
 from experiments.display.rows import show
 from experiments.launch.check_cells import check_buildable, for_each_size
@@ -33,18 +33,24 @@ def print_cells(cells: list[Settings], console: Console) -> None:
     counts, peaks = check_buildable(cells), for_each_size(cells, peak_bytes)
     told_apart = table_of([UNKNOWN | {"config": cell.model_dump(), "seed": cell.seed} for cell in cells])
     for cell, parameters, peak, settings in zip(cells, counts, peaks, told_apart, strict=True):
-        folder = folder_of(cell)
         rows.append(
             {
-                "cell": folder.name,
+                "cell": folder_of(cell).name,
                 # parts that the name does not show
                 **{key: value for key, value in settings.items() if key not in COLUMNS},
                 "parameters": parameters,
                 "predicted_peak_bytes": peak,
-                "state": "done" if finished_result(cell) else "begun" if folder.path.exists() else "to do",
+                "state": _state(cell),
             }
         )
     show(rows, "table", console=console)
+
+
+def _state(cell: Settings) -> str:
+    """What a sweep finds of a cell: for one that it cannot train, the reason."""
+    if outcome := earlier_outcome(cell):
+        return outcome.reason or "done"
+    return "begun" if folder_of(cell).path.exists() else "to do"
 
 
 class SweepProgress:
@@ -112,7 +118,7 @@ class SweepProgress:
             self._done += 1
         if (bar := self._running.pop(outcome.folder.name, None)) is not None:
             self._bars.remove_task(bar)
-        loss = f", loss {outcome.result.validation_loss:.4f}" if outcome.done and outcome.result else ""
+        loss = f", loss {result.validation_loss:.4f}" if (result := outcome.finished_result) else ""
         self._say(f"{outcome.folder.name}: {outcome.reason or 'done'}{loss}")
 
     def _show_all(self, shares: float = 0.0, left: str = "") -> None:
@@ -128,8 +134,8 @@ class SweepProgress:
 
 def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
     """Print the finished cells as `attn compare` shows them, then the failed ones."""
-    done = [(outcome.folder.name, outcome.result) for outcome in outcomes if outcome.done and outcome.result]
-    for rows in tables_of([result.to_dict() | {"run": name} for name, result in done]):
+    done = ((outcome.folder.name, outcome.finished_result) for outcome in outcomes)
+    for rows in tables_of([result.to_dict() | {"run": name} for name, result in done if result]):
         show(rows, "table", console=console)
     print_failed(outcomes, console, "the same command tries them again")
 

@@ -127,8 +127,8 @@ class _Trials:
         """Add the outcome of a trial to the study."""
         trial = self._trials.pop(outcome.folder.name)
         values: list[float] | None = None
-        if outcome.done and outcome.result:
-            values, missing = _values(outcome.result, self._search)
+        if result := outcome.finished_result:
+            values, missing = _values(result, self._search)
             if missing:
                 values, outcome = None, Outcome(outcome.folder, None, f"its result has no {', '.join(missing)}")
         self._study.tell(trial, outcome.folder.name, values, pruned=outcome.pruned)

@@ -20,7 +20,7 @@ from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import BUDGETS, Table
 from experiments.tables.sources.choose import source_of
-from experiments.tables.sources.source import Prediction, Source, TableCell
+from experiments.tables.sources.source import TO_MAKE, TO_TRAIN, Prediction, Source, TableCell
 from experiments.tables.sources.step_clock import StepClock
 
 
@@ -34,7 +34,7 @@ def cell_costs(
     there is no room for so many workers.
     """
     states = [source.outcome(cell).state for cell in source.cells]
-    missing = [cell for cell, state in zip(source.cells, states, strict=True) if state == "missing"]
+    missing = [cell for cell, state in zip(source.cells, states, strict=True) if state in TO_TRAIN]
     at_once = source.at_once(missing, workers) if missing else 1
     by_row: dict[str, Prediction] = {}
     rows: list[Row] = []
@@ -55,7 +55,7 @@ def cell_costs(
     left = _remaining_text([by_row[cell.row] for cell in missing], at_once)
     if finetunings:
         # the number of windows is known only from the examples
-        to_finetune = sum(state in ("missing", "pretrained") for state in states)
+        to_finetune = sum(state in TO_MAKE for state in states)
         left += f", and then fine-tuning of {to_finetune} cells on {', '.join(finetunings)}, which is not counted here"
     return rows, left
 

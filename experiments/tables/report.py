@@ -18,7 +18,6 @@ from experiments.tables.definition.request import Request, RowUnderScheme, confi
 from experiments.tables.definition.table import Budget, TableRow
 from experiments.tables.marks import Training, training_of
 from experiments.tables.partial import partial_difference, partial_mean
-from experiments.tables.seeds import has_begun
 from experiments.tables.sources.source import CellOutcome, Source
 from experiments.tables.step_times import NOT_MEASURED, StepTimes
 from experiments.tables.verdict import Measures, Verdict, decide
@@ -123,7 +122,7 @@ def report(
     outcomes = {
         (cell.row, cell.seed): outcome
         for cell, outcome in all_outcomes
-        if cell.seed in request.seeds or has_begun(outcome)
+        if cell.seed in request.seeds or outcome.state != "missing"
     }
     configurations = request.configurations
     sizes = {key: source.sizes(key) for key in configurations}

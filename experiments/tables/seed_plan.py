@@ -23,7 +23,7 @@ from experiments.record.environment import STARTED
 from experiments.record.folder import RENDERED
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.request import Request
-from experiments.tables.seeds import begun_seeds, has_begun
+from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.source import CellOutcome, Source
 
 PLANS = "plans"  # in the folder of the rendered tables
@@ -82,7 +82,7 @@ def make_plan(request: Request, source: Source, count: int) -> Path:
         first = max(begun_seeds(source), default=-1) + 1
         seeds = range(first, first + count)
     planned = source.with_seeds(seeds)
-    if begun := sorted({cell.seed for cell in planned.cells if has_begun(planned.outcome(cell))}):
+    if begun := sorted({cell.seed for cell in planned.cells if planned.outcome(cell).state != "missing"}):
         raise Mistake(f"--plan: cells of seed {', '.join(map(str, begun))} have begun already", "choose later seeds")
     plan = _plan(request, planned, seeds)
     path = folder_for(request.runs / RENDERED / PLANS) / f"{request.table_stem}-{seeds[0]}-{seeds[-1]}.json"

@@ -6,14 +6,9 @@ from collections.abc import Iterable
 from itertools import count
 
 from experiments.failures.wording import plural
-from experiments.tables.sources.source import CellOutcome, Source
+from experiments.tables.sources.source import Source
 
 BLOCK = 16  # seeds in a block; the search ends at the first block without a cell that has begun
-
-
-def has_begun(outcome: CellOutcome) -> bool:
-    """Whether anything of a cell exists."""
-    return outcome.state != "missing" or bool(outcome.reason)
 
 
 def begun_seeds(source: Source) -> list[int]:
@@ -21,7 +16,7 @@ def begun_seeds(source: Source) -> list[int]:
     seeds: list[int] = []
     for first in count(0, BLOCK):
         block = source.with_seeds(range(first, first + BLOCK))
-        begun = sorted({cell.seed for cell in block.cells if has_begun(block.outcome(cell))})
+        begun = sorted({cell.seed for cell in block.cells if block.outcome(cell).state != "missing"})
         if not begun:
             return seeds
         seeds += begun

@@ -121,7 +121,7 @@ def _score(request: Request, trials: _Trials, steps: int, console: Console, work
     for cell in source.cells:
         outcome = source.outcome(cell)
         if outcome.state not in ("done", "diverged"):
-            raise Failure(f"{cell.name}: {outcome.state}: {outcome.reason}")
+            raise Failure(": ".join(filter(None, [cell.name, outcome.state, outcome.reason])))
         if outcome.state == "done":
             trials.extent = f"{outcome.result['steps']} steps in {outcome.result['precision']}"
         worst = math.inf if trials.better == "lower" else -math.inf

@@ -20,11 +20,10 @@ from experiments.statistics.evidence import MOST_SEEDS
 from experiments.tables.definition.request import Request, configuration_key
 from experiments.tables.report import Report
 from experiments.tables.seeds import begun_seeds
-from experiments.tables.sources.source import CellOutcome, Source, TableCell
+from experiments.tables.sources.source import TO_MAKE, CellOutcome, Source, TableCell
 
 FIRST_SEEDS = 4  # of every row, before spreads can be estimated
 MAX_FAILURES = 3  # a row with this many failed cells gets no more
-STATES_TO_MAKE = ("missing", "pretrained")  # states of a cell that is to be made or continued
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ def next_step(request: Request, source: Source, report: Report) -> NextCells | N
     """
     begun = source.with_seeds(sorted({*range(FIRST_SEEDS), *begun_seeds(source)}))
     outcomes = {cell: begun.outcome(cell) for cell in begun.cells}
-    first = [cell for cell, outcome in outcomes.items() if cell.seed < FIRST_SEEDS and outcome.state in STATES_TO_MAKE]
+    first = [cell for cell, outcome in outcomes.items() if cell.seed < FIRST_SEEDS and outcome.state in TO_MAKE]
     if first:
         seed = first[0].seed
         return NextCells([cell for cell in first if cell.seed == seed], f"seed {seed} of every row")
@@ -116,7 +115,7 @@ def _next_seed(source: Source, rows: Sequence[str]) -> list[TableCell]:
     """The missing cells of the first seed that one of the rows lacks; empty if all have MOST_SEEDS."""
     for first in range(0, MOST_SEEDS, FIRST_SEEDS):
         block = source.with_seeds(range(first, first + FIRST_SEEDS))
-        missing = [cell for cell in block.cells if cell.row in rows and block.outcome(cell).state in STATES_TO_MAKE]
+        missing = [cell for cell in block.cells if cell.row in rows and block.outcome(cell).state in TO_MAKE]
         if missing:
             return [cell for cell in missing if cell.seed == missing[0].seed]
     return []

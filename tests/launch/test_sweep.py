@@ -22,7 +22,7 @@ from rich.text import Text
 from experiments.cells import runner
 from experiments.commands.train import launch
 from experiments.config.compose import compose
-from experiments.launch.report import SweepProgress
+from experiments.launch.report import SweepProgress, print_cells
 from experiments.measure.cores import usable
 from experiments.record.folder import RunFolder
 
@@ -281,6 +281,18 @@ def test_cells_side_by_side_are_those_of_one_by_one_and_compare_says_what_their_
     counts = {runs: {json.loads(path.read_text())["cells_at_once"] for path in Path(runs).glob("*/result.json")}
               for runs in ("runs", "one")}  # fmt: skip
     assert counts == {"runs": {2}, "one": {1}}
+
+
+def test_a_dry_run_shows_the_reason_of_a_cell_that_its_sweep_could_not_train(tiny, tmp_path):
+    cells = [compose([*tiny, f"seed={seed}", f"runs={tmp_path}"]) for seed in range(3)]
+    for cell in cells[:2]:
+        runner.folder_of(cell).path.mkdir()
+    (runner.folder_of(cells[0]).path / "result.json").write_text("{")
+    shown = Console(file=io.StringIO(), width=300)
+    print_cells(cells, shown)
+    of_cell = [next(line for line in shown.file.getvalue().splitlines() if f"-s{seed}-" in line) for seed in range(3)]
+    assert "result.json" in of_cell[0]
+    assert of_cell[1].split()[-1] == "begun" and of_cell[2].endswith("to do")
 
 
 def test_the_progress_of_all_running_cells_fits_80_columns(tiny, tmp_path):

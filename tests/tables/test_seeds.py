@@ -21,6 +21,7 @@ from experiments.tables.definition.request import Request, load
 from experiments.tables.report import report
 from experiments.tables.seed_plan import evidence_for, line_of, make_plan, plans
 from experiments.tables.seeds import begun_seeds
+from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import CellOutcome, TableCell
 from experiments.tables.until_resolved import FIRST_SEEDS, next_step, until_resolved
 from tests.fixtures.tables import NAME
@@ -145,6 +146,14 @@ def test_no_hours_make_nothing_but_a_report(tmp_path):
     source = Made({"h8": 4.0, "h16": 4.1, "h32": 4.2}, spread=0.02)
     until_resolved(asked, source, reported(asked), hours=0, workers=1, console=QUIET)
     assert source.made == []
+
+
+def test_a_run_folder_without_a_result_is_that_of_a_cell_that_has_begun(tmp_path):
+    source = Runs({"h8": ["heads=8"]}, [3], tmp_path)
+    (cell,) = source.cells
+    assert source.outcome(cell).state == "missing" and begun_seeds(source) == []
+    (tmp_path / cell.name).mkdir()
+    assert source.outcome(cell).state == "begun" and begun_seeds(source) == [3]
 
 
 def test_rows_that_are_equal_end_as_no_difference(tmp_path):

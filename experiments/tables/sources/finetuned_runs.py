@@ -25,7 +25,7 @@ from experiments.settings.run import Settings
 from experiments.tables.definition.overrides import FINETUNE_PREFIX, by_stage, key_of, merged, parse
 from experiments.tables.definition.table import Budget
 from experiments.tables.sources.runs import Runs, outcome_of_run
-from experiments.tables.sources.source import CellOutcome, Prediction, TableCell, Value
+from experiments.tables.sources.source import TO_TRAIN, CellOutcome, Prediction, TableCell, Value
 from experiments.tables.sources.step_clock import StepClock
 
 SHARED_SETTINGS = ("seed", "runs", "cache", "logger")  # as in the pretraining
@@ -95,8 +95,8 @@ class FinetunedRuns:
             except Mistake as mistake:
                 return CellOutcome("refused", f"{name}: {mistake}", pretrained.result)
             if finetuned.state != "done":
-                state = "pretrained" if finetuned.state == "missing" else finetuned.state
-                return CellOutcome(state, f"{name}: {finetuned.reason}", pretrained.result)
+                state = "pretrained" if finetuned.state in TO_TRAIN else finetuned.state
+                return CellOutcome(state, f"{name}: {finetuned.reason or finetuned.state}", pretrained.result)
             results[name] = finetuned.result
         return CellOutcome("done", "", pretrained.result | {"finetune": results})
 

@@ -21,7 +21,7 @@ from experiments.tables.sources.source import CellOutcome, Prediction, State, Ta
 from experiments.tables.sources.step_clock import StepClock
 
 # a result's status as a table shows it
-STATES: dict[str, State] = {"done": "done", "nan": "diverged", "interrupted": "missing", "pruned": "missing"}
+STATES: dict[str, State] = {"done": "done", "nan": "diverged", "interrupted": "begun", "pruned": "begun"}
 # for every row, unless the user says otherwise; else the measurements of a long run would depend on a trial
 COMMON_OVERRIDES = ["trainer.compile=false"]
 
@@ -115,7 +115,7 @@ def outcome_of_run(settings: Settings) -> CellOutcome:
     try:
         result = folder.result()
         if result is None:
-            return CellOutcome("missing", "begun" if folder.path.exists() else "")
+            return CellOutcome("begun" if folder.path.exists() else "missing")
         folder.check_files()
         if result.code_digest is not None:
             check_unchanged(settings, folder, result)

@@ -17,7 +17,9 @@ from experiments.record.result import UNKNOWN, Fields
 from experiments.settings.run import Settings
 from experiments.tables.sources.step_clock import StepClock
 
-State = Literal["done", "diverged", "failed", "missing", "pretrained", "refused"]
+State = Literal["missing", "begun", "pretrained", "done", "diverged", "failed", "refused"]
+TO_TRAIN: tuple[State, ...] = ("missing", "begun")  # states of a cell whose training begins or goes on
+TO_MAKE: tuple[State, ...] = (*TO_TRAIN, "pretrained")  # and whose model is to be fine-tuned or measured
 Value = str | int | float | None
 
 
