@@ -78,7 +78,7 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
     if options.dry_run:
         source.check()
         workers = parse_workers(options.workers)
-        rows, caption = costs.cell_costs(source, list(request.budget.finetune), progress, workers)
+        rows, caption = costs.cell_costs(request, source, progress, workers)
         show(rows, listed_format, caption=caption)
         return ExitCode.DONE
     if options.plan is not None:
@@ -153,22 +153,22 @@ def _make(
 
     differences = set_up(request, source)
 
-    def report(source: Source) -> Report:
+    def report() -> Report:
         return _report(request, source, published, differences)
 
     if options.render_only:
-        return report(source)
+        return report()
     source.check()
-    workers = parse_workers(options.workers)
+    cells, workers = source.cells(request.seeds), parse_workers(options.workers)
     if options.until_resolved:
         hours = float("inf") if options.hours is None else options.hours
         until_resolved(request, source, report, hours, workers, progress)
     else:
-        source.make(source.cells, request.group, progress, workers)
-    is_any_done = any(source.outcome(cell).state == "done" for cell in source.cells)
+        source.make(cells, request.group, progress, workers)
+    is_any_done = any(source.outcome(cell).state == "done" for cell in cells)
     if is_any_done and step_times.recorded(request, source) == step_times.NOT_MEASURED:
         step_times.measure(request, source, progress)
-    return report(source)
+    return report()
 
 
 def _report(request: Request, source: Source, published: Published | None, differences: str) -> Report:
@@ -180,11 +180,12 @@ def _report(request: Request, source: Source, published: Published | None, diffe
     from experiments.tables.seed_plan import evidence_for, line_of, plans
 
     planned = plans(request)
+    seeds: Sequence[int] = request.seeds
     if not request.names_seeds:
-        source = source.with_seeds(sorted({*request.seeds, *begun_seeds(source)}))
+        seeds = sorted({*seeds, *begun_seeds(source)})
     return report(
-        request, source, published, step_times.recorded(request, source),
-        evidence_for(request, source, planned), [line_of(plan, request, source) for plan in planned],
+        request, source, seeds, published, step_times.recorded(request, source),
+        evidence_for(request, source, seeds, planned), [line_of(plan, request, source) for plan in planned],
         differences,
     )  # fmt: skip
 

@@ -20,32 +20,27 @@ from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import BUDGETS, Table
 from experiments.tables.sources.choose import source_of
-from experiments.tables.sources.source import TO_MAKE, TO_TRAIN, Prediction, Source, TableCell
+from experiments.tables.sources.source import TO_MAKE, TO_TRAIN, Prediction, Source
 from experiments.tables.sources.step_clock import StepClock
 
 
-def cell_costs(
-    source: Source, finetunings: Sequence[str], console: Console, workers: Workers = "auto"
-) -> tuple[list[Row], str]:
+def cell_costs(request: Request, source: Source, console: Console, workers: Workers = "auto") -> tuple[list[Row], str]:
     """A row with the predicted cost of every cell, and a sentence about the cells that are missing, of which `workers`
     are made at once.
 
-    finetunings: the names of the fine-tunings that follow each cell, whose time is not predicted. Raises Mistake if
-    there is no room for so many workers.
+    The time of fine-tunings is not predicted. Raises Mistake if there is no room for so many workers.
     """
-    states = [source.outcome(cell).state for cell in source.cells]
-    missing = [cell for cell, state in zip(source.cells, states, strict=True) if state in TO_TRAIN]
+    states = {cell: source.outcome(cell).state for cell in source.cells(request.seeds)}
+    missing = [cell for cell, state in states.items() if state in TO_TRAIN]
     at_once = source.at_once(missing, workers) if missing else 1
     by_row: dict[str, Prediction] = {}
     rows: list[Row] = []
-    first: dict[str, TableCell] = {}
-    for cell in source.cells:
-        first.setdefault(cell.row, cell)
+    first = source.cells(request.seeds[:1])
     with StepClock(console) as clock:
-        for number, (row, cell) in enumerate(first.items(), start=1):
-            _say(console, f"cost of {row}, {number} of {len(first)} rows")
-            by_row[row] = source.predict(cell, clock)
-    for cell, state in zip(source.cells, states, strict=True):
+        for number, cell in enumerate(first, start=1):
+            _say(console, f"cost of {cell.row}, {number} of {len(first)} rows")
+            by_row[cell.row] = source.predict(cell, clock)
+    for cell, state in states.items():
         prediction = by_row[cell.row]
         rows.append(
             {"cell": cell.name, "row": cell.row, "seed": cell.seed, "seconds": prediction.seconds,
@@ -53,9 +48,9 @@ def cell_costs(
              "state": state}
         )  # fmt: skip
     left = _remaining_text([by_row[cell.row] for cell in missing], at_once)
-    if finetunings:
+    if finetunings := request.budget.finetune:
         # the number of windows is known only from the examples
-        to_finetune = sum(state in TO_MAKE for state in states)
+        to_finetune = sum(state in TO_MAKE for state in states.values())
         left += f", and then fine-tuning of {to_finetune} cells on {', '.join(finetunings)}, which is not counted here"
     return rows, left
 
@@ -124,7 +119,7 @@ def _baseline_cost(request: Request, clock: StepClock) -> list[float | None] | N
     """The prediction for the baseline's first cell, ready for JSON; None if its time is unknown."""
     baseline = request.table.baseline
     source = source_of(request, {baseline: request.rows[baseline]})
-    prediction = source.predict(source.cells[0], clock, roughly=True)
+    prediction = source.predict(source.cells(request.seeds)[0], clock, roughly=True)
     if prediction.seconds is None:
         return None
     return [prediction.seconds, prediction.tokens, prediction.peak_memory_bytes]

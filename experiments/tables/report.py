@@ -99,17 +99,19 @@ class Report:
 def report(
     request: Request,
     source: Source,
+    seeds: Sequence[int],
     published: Published | None,
     step_times: StepTimes = NOT_MEASURED,
     evidence: Evidence | None = None,
     plans: Sequence[str] = (),
     set_up: str = "",
 ) -> Report:
-    """The table of the results that the source's cells have so far.
+    """The table of the results that the cells of some seeds have so far.
 
     Args:
         request: the table, budget and seeds.
         source: the source of the cells.
+        seeds: those of the request, and others, of which only cells that have begun count.
         published: the numbers that the paper printed; None for none.
         step_times: the measurements of the table's bench.
         evidence: anytime-valid unless the seeds were planned.
@@ -117,7 +119,7 @@ def report(
         set_up: where the settings differ from those of the budget `paper`.
     """
     evidence = evidence or Anytime()
-    all_outcomes = ((cell, source.outcome(cell)) for cell in source.cells)
+    all_outcomes = ((cell, source.outcome(cell)) for cell in source.cells(seeds))
     # for seeds that the user did not request, some rows may have a cell and others none
     outcomes = {
         (cell.row, cell.seed): outcome

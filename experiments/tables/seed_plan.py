@@ -81,10 +81,9 @@ def make_plan(request: Request, source: Source, count: int) -> Path:
     else:
         first = max(begun_seeds(source), default=-1) + 1
         seeds = range(first, first + count)
-    planned = source.with_seeds(seeds)
-    if begun := sorted({cell.seed for cell in planned.cells if planned.outcome(cell).state != "missing"}):
+    if begun := sorted({cell.seed for cell in source.cells(seeds) if source.outcome(cell).state != "missing"}):
         raise Mistake(f"--plan: cells of seed {', '.join(map(str, begun))} have begun already", "choose later seeds")
-    plan = _plan(request, planned, seeds)
+    plan = _plan(request, source, seeds)
     path = folder_for(request.runs / RENDERED / PLANS) / f"{request.table_stem}-{seeds[0]}-{seeds[-1]}.json"
     if path.exists():
         raise Mistake(f"{path}: a plan for these seeds exists already")
@@ -98,35 +97,34 @@ def plans(request: Request) -> list[SeedPlan]:
     return [_read(path) for path in paths]
 
 
-def evidence_for(request: Request, source: Source, planned: Sequence[SeedPlan]) -> Evidence:
+def evidence_for(request: Request, source: Source, seeds: Sequence[int], planned: Sequence[SeedPlan]) -> Evidence:
     """Student's t if the seeds are exactly those of a plan whose cells are all complete, else anytime-valid evidence.
 
     A plan that is not complete decides nothing yet. A plan whose table or code has changed does not count.
+
+    seeds: those of the request, with all others whose cells are shown.
     """
-    of_these = [plan for plan in planned if plan.seeds == list(request.seeds)]
+    of_these = [plan for plan in planned if plan.seeds == list(request.seeds) == list(seeds)]
     if not of_these:
         return Anytime()
     if all(_why_void(plan, request, source) for plan in of_these):
         return Anytime()
-    complete = all(source.outcome(cell).state in ("done", "diverged") for cell in source.cells)
+    complete = all(source.outcome(cell).state in ("done", "diverged") for cell in source.cells(seeds))
     return Planned() if complete else Waiting()
 
 
 def line_of(plan: SeedPlan, request: Request, source: Source) -> str:
     """The plan in a line. If the plan is void, the line says why."""
-    void = _why_void(plan, request, source.with_seeds(plan.seeds))
+    void = _why_void(plan, request, source)
     return plan.says + (f"; void, because {void}" if void else "")
 
 
 def _why_void(plan: SeedPlan, request: Request, source: Source) -> str:
-    """What has changed since a plan was made, or what was trained before it; empty if the plan counts.
-
-    source: the cells of the plan's seeds.
-    """
+    """What has changed since a plan was made, or what was trained before it; empty if the plan counts."""
     now = _plan(request, source, plan.seeds)
     if changed := [meaning for key, meaning in PARTS.items() if getattr(plan, key) != getattr(now, key)]:
         return f"{' and '.join(changed)} changed since"
-    starts = (start for cell in source.cells for start in _starts(source.outcome(cell)))
+    starts = (start for cell in source.cells(plan.seeds) for start in _starts(source.outcome(cell)))
     return "its cells were begun before it" if min(starts, default=plan.made) < plan.made else ""
 
 
@@ -151,7 +149,7 @@ def _plan(request: Request, source: Source, seeds: Sequence[int]) -> SeedPlan:
         comparisons=[str(part) for claim in claims for part in claim.parsed()],
         margin=request.budget.margin.value,
         definition=digest(_deciding(request)),
-        cells=digest([cell.name for cell in source.cells]),
+        cells=digest([cell.name for cell in source.cells(seeds)]),
         code=digest([code_digests(each.model_dump(), None) for each in settings]),
     )
 

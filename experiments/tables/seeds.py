@@ -15,8 +15,8 @@ def begun_seeds(source: Source) -> list[int]:
     """The seeds for which a cell has begun, in order."""
     seeds: list[int] = []
     for first in count(0, BLOCK):
-        block = source.with_seeds(range(first, first + BLOCK))
-        begun = sorted({cell.seed for cell in block.cells if block.outcome(cell).state != "missing"})
+        block = source.cells(range(first, first + BLOCK))
+        begun = sorted({cell.seed for cell in block if source.outcome(cell).state != "missing"})
         if not begun:
             return seeds
         seeds += begun

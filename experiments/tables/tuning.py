@@ -116,9 +116,10 @@ def _score(request: Request, trials: _Trials, steps: int, console: Console, work
     trial = replace(request, overrides=[*request.overrides, f"learning_rate={trials.at(steps)!r}"])
     source = source_of(trial, {key: of.definition for key, of in trials.rows.items()})
     source.check()
-    source.make(source.cells, f"{request.group}-tuning", console, workers)
+    cells = source.cells(request.seeds)
+    source.make(cells, f"{request.group}-tuning", console, workers)
     scores = []
-    for cell in source.cells:
+    for cell in cells:
         outcome = source.outcome(cell)
         if outcome.state not in ("done", "diverged"):
             raise Failure(": ".join(filter(None, [cell.name, outcome.state, outcome.reason])))

@@ -50,9 +50,8 @@ class _Open:
 
 
 def until_resolved(
-    request: Request, source: Source, reported: Callable[[Source], Report], hours: float, workers: Workers,
-    console: Console,
-) -> Report:  # fmt: skip
+    request: Request, source: Source, reported: Callable[[], Report], hours: float, workers: Workers, console: Console
+) -> Report:
     """Make cells until every claim is decided, no claim can be decided with MOST_SEEDS, or the hours are used. Returns
     the last report.
 
@@ -60,7 +59,7 @@ def until_resolved(
     """
     began = time.monotonic()
     while True:
-        report = reported(source)
+        report = reported()
         step = next_step(request, source, report)
         used = (time.monotonic() - began) / 3600
         if step is None or used >= hours:
@@ -76,8 +75,8 @@ def next_step(request: Request, source: Source, report: Report) -> NextCells | N
 
     First every row gets FIRST_SEEDS. Then the next seed goes to the open comparison that needs the least further time.
     """
-    begun = source.with_seeds(sorted({*range(FIRST_SEEDS), *begun_seeds(source)}))
-    outcomes = {cell: begun.outcome(cell) for cell in begun.cells}
+    seeds = sorted({*range(FIRST_SEEDS), *begun_seeds(source)})
+    outcomes = {cell: source.outcome(cell) for cell in source.cells(seeds)}
     first = [cell for cell, outcome in outcomes.items() if cell.seed < FIRST_SEEDS and outcome.state in TO_MAKE]
     if first:
         seed = first[0].seed
@@ -114,8 +113,8 @@ def _open(request: Request, report: Report) -> Iterator[_Open]:
 def _next_seed(source: Source, rows: Sequence[str]) -> list[TableCell]:
     """The missing cells of the first seed that one of the rows lacks; empty if all have MOST_SEEDS."""
     for first in range(0, MOST_SEEDS, FIRST_SEEDS):
-        block = source.with_seeds(range(first, first + FIRST_SEEDS))
-        missing = [cell for cell in block.cells if cell.row in rows and block.outcome(cell).state in TO_MAKE]
+        block = source.cells(range(first, first + FIRST_SEEDS))
+        missing = [cell for cell in block if cell.row in rows and source.outcome(cell).state in TO_MAKE]
         if missing:
             return [cell for cell in missing if cell.seed == missing[0].seed]
     return []

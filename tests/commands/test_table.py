@@ -178,7 +178,8 @@ def test_the_list_is_composed_anew_only_when_a_yaml_has_changed(attn, tmp_path, 
     composed = []
 
     class Known:
-        cells = (TableCell("h8", 0, "h8"),)
+        def cells(self, seeds):
+            return [TableCell("h8", 0, "h8")]
 
         def __init__(self, request, rows):
             composed.append(request)
@@ -212,7 +213,8 @@ def test_the_list_goes_on_after_a_table_for_which_an_override_is_wrong(attn, tmp
     from experiments.tables import costs
 
     class Picky:
-        cells = (TableCell("h8", 0, "h8"),)
+        def cells(self, seeds):
+            return [TableCell("h8", 0, "h8")]
 
         def __init__(self, request, rows):
             if request.name in request.overrides[0]:
@@ -314,7 +316,7 @@ def test_the_settings_of_the_budget_paper_are_composed_once_for_all_reports(tmp_
     monkeypatch.setattr(set_up, "source_of", lambda *asked: composed.append(asked) or compose_rows(*asked))
     monkeypatch.setattr(Runs, "check", lambda source: None)
     monkeypatch.setattr(
-        until_resolved, "until_resolved", lambda request, source, report, *rest: [report(source) for _ in range(3)]
+        until_resolved, "until_resolved", lambda request, source, report, *rest: [report() for _ in range(3)]
     )
     assert show_table(TABLE, [], TableOptions(until_resolved=True, runs=tmp_path)) == ExitCode.SWEEP_FAILED
     assert len(composed) == 1 and "set-up (at --budget paper): " in capsys.readouterr().out
@@ -342,7 +344,7 @@ def test_a_page_is_replaced_by_one_of_the_same_settings_only(attn, tmp_path, hea
 def test_a_cell_that_fails_ends_no_table(attn, short, tmp_path, heads_table, monkeypatch):
     monkeypatch.setattr(step_times, "measure", lambda *_: step_times.NOT_MEASURED)
     words = [*CELL, *short]
-    (cell,) = Runs({"h16": words}, [0], Path("runs")).cells
+    (cell,) = Runs({"h16": words}, Path("runs")).cells([0])
     damaged = tmp_path / "runs" / cell.name
     damaged.mkdir(parents=True)
     (damaged / "result.json").write_text("{")
@@ -410,7 +412,7 @@ def test_a_mistake_in_every_row_is_said_once(attn):
 
 def test_a_mistake_in_one_row_names_it():
     with pytest.raises(Mistake, match=r"^b: ") as caught:
-        Runs({"a": ["heads=2"], "b": ["heads=0"]}, [0], Path("runs"))
+        Runs({"a": ["heads=2"], "b": ["heads=0"]}, Path("runs"))
     assert "a: " not in str(caught.value).splitlines()[0]
 
 
@@ -446,7 +448,7 @@ def test_a_folder_that_computed_cells_can_not_have_is_named(attn, tmp_path):
 def test_rows_made_equal_by_an_override_are_refused():
     rows = {"a": ["heads=2"], "b": ["heads=2"]}
     with pytest.raises(Mistake, match="the rows a and b are the same run"):
-        Runs(rows, [0], Path("runs"))
+        Runs(rows, Path("runs"))
 
 
 def test_computed_cells_are_kept_each_in_a_file(tmp_path):
@@ -455,8 +457,8 @@ def test_computed_cells_are_kept_each_in_a_file(tmp_path):
     console = Console(file=io.StringIO())
     full = ["form=free", "tokens=3", "heads=1", "key_size=3", "starts=1"]
     rows = {"a": full, "b": [*full[:3], "key_size=1", "starts=1"]}
-    source = Computed("column_stochastic", rows, range(2), tmp_path / "runs")
-    cells = source.cells
+    source = Computed("column_stochastic", rows, tmp_path / "runs")
+    cells = source.cells(range(2))
     assert [(cell.row, cell.seed) for cell in cells] == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
     source.make(cells[:1], "group", console)
     assert [source.outcome(cell).state for cell in cells] == ["done", "missing", "missing", "missing"]
@@ -473,7 +475,8 @@ def test_the_list_names_every_table_and_what_it_costs(capsys, monkeypatch, tmp_p
     from experiments.tables import costs
 
     class Cheap:
-        cells = (TableCell("any", 0, "any"),)
+        def cells(self, seeds):
+            return [TableCell("any", 0, "any")]
 
         def predict(self, cell, clock, roughly):
             return Prediction(120.0, 10**6, 5 * 10**8)

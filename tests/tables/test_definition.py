@@ -44,7 +44,7 @@ def runs(name: str, budget: str) -> Runs:
 
 
 def composed(name: str, budget: str, rows: dict[str, TableRow]) -> Runs:
-    """The runs of the first seed of a table's rows. If they are fine-tuned, this is composed and checked, too."""
+    """The runs of a table's rows. If they are fine-tuned, this is composed and checked, too."""
     source = source_of(Request(name, load(name), budget, range(1)), rows)
     runs = source.pretraining if isinstance(source, FinetunedRuns) else source
     assert isinstance(runs, Runs)
@@ -97,9 +97,9 @@ def test_rows_that_look_at_one_run_share_it(name):
     assert set(table.budgets) == set(BUDGETS)
     for budget in BUDGETS:
         source = source_of(Request(name, table, budget, range(1)))
-        assert len({cell.name for cell in source.cells}) == len(table.rows)
+        assert len({cell.name for cell in source.cells([0])}) == len(table.rows)
         trainings = {row.overrides.replace(row.overrides.split()[-1], "") for row in table.rows.values()}
-        assert len(source._runs.cells) == len(trainings) < len(table.rows)
+        assert len(source._runs.cells([0])) == len(trainings) < len(table.rows)
 
 
 def test_a_cell_that_two_tables_share_is_one_run():
@@ -112,7 +112,7 @@ def test_a_cell_that_two_tables_share_is_one_run():
     names = set()
     for name, row in rows.items():
         definition = Request(name, load(name), "nano", range(1)).configurations[row].definition
-        names |= {cell.name for cell in composed(name, "nano", {row: definition}).cells}
+        names |= {cell.name for cell in composed(name, "nano", {row: definition}).cells([0])}
     assert len(names) == 1, names
 
 
@@ -156,7 +156,7 @@ def test_the_mechanisms_of_today_have_equal_parameters(budget):
 
 def check_rows(name: str, budget: str, rows: dict[str, TableRow]) -> None:
     source = runs(name, budget) if rows == definitions(name, budget) else composed(name, budget, rows)
-    assert len({cell.name for cell in source.cells}) == len(rows)
+    assert len({cell.name for cell in source.cells([0])}) == len(rows)
 
 
 def check_rates(name: str) -> None:
@@ -164,7 +164,7 @@ def check_rates(name: str) -> None:
     table = load(name)
     rates = table.budgets["nano"].learning_rates
     source, rows = runs(name, "nano"), definitions(name, "nano")
-    for cell in source.cells:
+    for cell in source.cells([0]):
         tuning = rates[rows[cell.row].family]
         assert source.settings(cell).learning_rate == tuning.chosen
         assert not tuning.tried or (len(tuning.tried) >= 3 and tuning.chosen == min(tuning.tried, key=tuning.tried.get))
@@ -204,7 +204,7 @@ def test_a_norm_has_the_same_rate_without_warm_up_as_with_it_and_its_claims_say_
     for claim in (of for key, of in LOADED["xiong2020/warmup"].claims_at(budget).items() if key.startswith("C10")):
         assert "at the learning rate that it has with warm-up" in claim.says
     for norm in ("post", "pre"):
-        rows = {cell.row for cell in source.cells if cell.row.startswith(norm)}
+        rows = {cell.row for cell in source.cells([0]) if cell.row.startswith(norm)}
         assert len({source.timed(row).learning_rate for row in rows}) == 1
 
 
@@ -228,9 +228,9 @@ def test_every_overlay_composes(experiment):
 def test_matched_arms_have_the_parameters_of_what_they_match(name, larger, matched, budget):
     table = load(name)
     overrides = row_overrides({key: table.rows[key] for key in (larger, matched)}, table.budgets[budget], [])
-    source = Runs(overrides, [0], Path("runs"))
+    source = Runs(overrides, Path("runs"))
     counts = []
-    for settings in map(source.settings, source.cells):
+    for settings in map(source.settings, source.cells([0])):
         with torch.device("meta"):
             counts.append(Bert(settings.model, settings.variant, 4096).parameter_counts()["total"])
     assert counts[0] == pytest.approx(counts[1], rel=1e-3)
@@ -240,7 +240,7 @@ def test_sizes_are_those_of_the_layer_that_is_trained():
     source = runs("shazeer2020/unequal", "nano")
     sizes = {row: source.sizes(row) for row in definitions("shazeer2020/unequal", "nano")}
     assert {(of_row["h_k"], of_row["h"], of_row["h_v"]) for of_row in sizes.values()} >= {(6, 6, 6), (24, 24, 24)}
-    for cell in source.cells:
+    for cell in source.cells([0]):
         variant = source.settings(cell).variant
         names = {"h_k": "key_heads", "h": "softmax_heads", "h_v": "value_heads", "d_k": "key_size", "d_v": "value_size"}
         assert {name: sizes[cell.row][name] for name in names} == {name: variant[key] for name, key in names.items()}
@@ -252,7 +252,7 @@ def test_the_projections_parameters_are_as_claimed(name):
     from experiments.tables.verdict import Measures, decide
 
     table, source = load(name), runs(name, "nano")
-    cells = {cell.row.removesuffix("@relative"): cell for cell in source.cells if cell.row.endswith("@relative")}
+    cells = {cell.row.removesuffix("@relative"): cell for cell in source.cells([0]) if cell.row.endswith("@relative")}
     counts = check_buildable([source.settings(cell) for cell in cells.values()])
     measures = Measures(
         {}, {}, {row: {0: count} for row, count in zip(cells, counts, strict=True)},
@@ -272,8 +272,9 @@ def test_the_papers_own_set_up_has_the_papers_parameters(name):
     own = next(iter(table.positions), "")
     rows = {key: row for key, row in definitions(name, "paper").items() if row.published and key.endswith(own)}
     source = composed(name, "paper", rows)
-    counts = check_buildable([source.settings(cell) for cell in source.cells])
-    for cell, count in zip(source.cells, counts, strict=True):
+    cells = source.cells([0])
+    counts = check_buildable([source.settings(cell) for cell in cells])
+    for cell, count in zip(cells, counts, strict=True):
         assert count / 1e6 == pytest.approx(found.number(rows[cell.row].published, "params_m").value, rel=0.04)
 
 
@@ -474,7 +475,7 @@ def test_a_new_table_is_two_new_files_and_no_edit(tmp_path, monkeypatch, capsys)
     monkeypatch.setattr(folder, "TABLES", tmp_path)
     assert names() == ["me2026/mine"]
     source = runs("me2026/mine", "nano")
-    assert [source.settings(cell).heads for cell in source.cells] == [1, 2]
+    assert [source.settings(cell).heads for cell in source.cells([0])] == [1, 2]
     options = TableOptions(render_only=True, runs=tmp_path / "runs", format="markdown")
     assert show_table("me2026/mine", ["logger.wandb=off"], options) == 0
     shown = capsys.readouterr().out

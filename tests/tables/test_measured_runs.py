@@ -22,20 +22,20 @@ QUIET = Console(file=io.StringIO())
 
 @pytest.fixture
 def source(tiny, tmp_path, attn, monkeypatch):
-    """Two rows of one talking-heads model of two heads and two layers, with one seed."""
+    """Two rows of one talking-heads model of two heads and two layers."""
     monkeypatch.chdir(tmp_path)
     run = [*tiny, "variant=talking_heads", "heads=2"]
     rows = {pairs: [*run, f"measure.pairs={pairs}"] for pairs in ("within", "between")}
-    return MeasuredRuns("head_distance", rows, [0], tmp_path / "runs")
+    return MeasuredRuns("head_distance", rows, tmp_path / "runs")
 
 
 def test_rows_of_one_run_train_it_once_and_are_measured_anew_when_it_changes(source, tmp_path):
-    within, between = source.cells
-    assert [source.outcome(cell).state for cell in source.cells] == ["missing", "missing"]
+    within, between = cells = source.cells([0])
+    assert [source.outcome(cell).state for cell in cells] == ["missing", "missing"]
     source.make([within], "group", QUIET, 1)
-    assert [source.outcome(cell).state for cell in source.cells] == ["done", "pretrained"]
-    source.make(source.cells, "group", QUIET, 1)
-    (settings,) = source._runs._settings.values()
+    assert [source.outcome(cell).state for cell in cells] == ["done", "pretrained"]
+    source.make(cells, "group", QUIET, 1)
+    (settings,) = map(source._runs.settings, source._runs.cells([0]))
     run = open_trained_run(folder_of(settings), settings, "newest", 64, lambda *said: None)
     distances, names = head_distances(run)
     expected = within_and_between(distances, np.array([layer for layer, _ in names]))
@@ -68,7 +68,7 @@ def test_rows_of_one_run_train_it_once_and_are_measured_anew_when_it_changes(sou
 )
 def test_a_wrong_argument_is_refused_before_anything_is_trained(override, said, tmp_path):
     with pytest.raises(Mistake, match=said):
-        MeasuredRuns("head_distance", {"within": [override]}, [0], tmp_path)
+        MeasuredRuns("head_distance", {"within": [override]}, tmp_path)
 
 
 def test_what_a_measurement_computes_with_is_part_of_its_code():

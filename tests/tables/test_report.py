@@ -52,7 +52,9 @@ class Known:
 
     def __init__(self, outcomes: dict[tuple[str, int], CellOutcome]) -> None:
         self.outcomes = outcomes
-        self.cells = [TableCell(row, seed, f"{row}-s{seed}") for row, seed in outcomes]
+
+    def cells(self, seeds) -> list[TableCell]:
+        return [TableCell(row, seed, f"{row}-s{seed}") for row, seed in self.outcomes if seed in seeds]
 
     def outcome(self, cell: TableCell) -> CellOutcome:
         return self.outcomes[cell.row, cell.seed]
@@ -98,7 +100,7 @@ def made(
     outcomes = {(row, seed): done(loss) for row, losses in LOSSES.items() for seed, loss in enumerate(losses)}
     source = Known(outcomes | (changes or {}))
     request = Request(NAME, table or load(NAME), "nano", range(6), overrides, published_file=file)
-    return report(request, source, published.published_of(request), step_times)
+    return report(request, source, request.seeds, published.published_of(request), step_times)
 
 
 def line(found: Report, row: str) -> dict:
@@ -281,7 +283,7 @@ def test_a_learning_rate_that_is_given_stands_in_place_of_the_tuned_one():
     source.sizes = lambda row: {}
     for overrides, rates in (((), 2), (("learning_rate=0.1",), 0)):
         request = Request("xiong2020/warmup", table, "nano", range(1), overrides)
-        facts = dict(report(request, source, None).facts)
+        facts = dict(report(request, source, request.seeds, None).facts)
         assert sum(name.startswith("learning rate of") for name in facts) == rates
 
 
@@ -557,7 +559,7 @@ def test_parameters_are_compared_as_they_are_counted():
             return {"layers": 4, "h": 6}
 
     request = Request("xiong2020/warmup", table, "nano", range(2))
-    found = report(request, Sized(outcomes), None)
+    found = report(request, Sized(outcomes), request.seeds, None)
     assert found.verdicts[0].word == "holds"
 
 

@@ -6,6 +6,7 @@ import io
 import json
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,9 +17,10 @@ from experiments.failures.failure import Mistake
 from experiments.record.durable import read_sealed, write_sealed
 from experiments.record.environment import STARTED
 from experiments.record.result import UNKNOWN
+from experiments.statistics.evidence import Evidence
 from experiments.tables import seed_plan
 from experiments.tables.definition.request import Request, load
-from experiments.tables.report import report
+from experiments.tables.report import Report, report
 from experiments.tables.seed_plan import evidence_for, line_of, make_plan, plans
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.runs import Runs
@@ -33,20 +35,14 @@ QUIET = Console(file=io.StringIO())
 class Made:
     """A source with random scores instead of trained cells: a mean for each row, plus luck for each seed."""
 
-    def __init__(self, rows: dict[str, float], spread: float, seeds=range(4), done=None) -> None:
-        self.rows, self.spread, self.seeds = rows, spread, seeds
-        self.done: dict[tuple[str, int], float] = {} if done is None else done
+    def __init__(self, rows: dict[str, float], spread: float) -> None:
+        self.rows, self.spread = rows, spread
+        self.done: dict[tuple[str, int], float] = {}
         self.made: list[tuple[str, int]] = []
         self.failing: set[str] = set()
 
-    @property
-    def cells(self) -> list[TableCell]:
-        return [TableCell(row, seed, f"{row}-s{seed}") for seed in self.seeds for row in self.rows]
-
-    def with_seeds(self, seeds):
-        other = Made(self.rows, self.spread, seeds, self.done)
-        other.made, other.failing = self.made, self.failing
-        return other
+    def cells(self, seeds) -> list[TableCell]:
+        return [TableCell(row, seed, f"{row}-s{seed}") for seed in seeds for row in self.rows]
 
     def timed(self, row):
         return None
@@ -78,20 +74,24 @@ def request(tmp_path, seeds=range(5), named=False) -> Request:
     return Request(NAME, load(NAME), "nano", seeds, runs=tmp_path, names_seeds=named)
 
 
-def reported(asked: Request):
-    return lambda source: report(asked, source.with_seeds(sorted({*asked.seeds, *begun_seeds(source)})), None)
+def reported(asked: Request, source: Made) -> Report:
+    return report(asked, source, sorted({*asked.seeds, *begun_seeds(source)}), None)
+
+
+def evidence(asked: Request, source: Made) -> Evidence:
+    return evidence_for(asked, source, asked.seeds, plans(asked))
 
 
 def test_a_table_is_made_until_every_claim_is_decided(tmp_path):
     asked = request(tmp_path)
     source = Made({"h8": 4.0, "h16": 4.1, "h32": 4.2}, spread=0.02)
-    last = until_resolved(asked, source, reported(asked), hours=1, workers=1, console=QUIET)
+    last = until_resolved(asked, source, partial(reported, asked, source), hours=1, workers=1, console=QUIET)
     assert [verdict.word for verdict in last.verdicts] == ["holds"]
     assert {seed for _, seed in source.made[:12]} == set(range(FIRST_SEEDS)), "first some of every row"
     assert len(source.made) == len(set(source.made)), "no cell is made twice"
     # going on makes nothing more
     made = len(source.made)
-    until_resolved(asked, source, reported(asked), hours=1, workers=1, console=QUIET)
+    until_resolved(asked, source, partial(reported, asked, source), hours=1, workers=1, console=QUIET)
     assert len(source.made) == made
 
 
@@ -99,7 +99,7 @@ def test_the_next_seed_goes_to_what_still_decides(tmp_path):
     """The first two rows differ clearly, the other two only slightly, so only the latter get more seeds."""
     asked = request(tmp_path)
     source = Made({"h8": 4.0, "h16": 6.0, "h32": 6.03}, spread=0.02)
-    last = until_resolved(asked, source, reported(asked), hours=1, workers=1, console=QUIET)
+    last = until_resolved(asked, source, partial(reported, asked, source), hours=1, workers=1, console=QUIET)
     assert last.verdicts[0].word == "holds"
     counts = {row: sum(made == row for made, _ in source.made) for row in source.rows}
     assert counts["h8"] < counts["h16"] == counts["h32"]
@@ -110,7 +110,7 @@ def test_a_row_whose_cells_fail_is_given_up(tmp_path):
     asked = request(tmp_path)
     source = Made({"h8": 4.0, "h16": 4.1, "h32": 4.2}, spread=0.02)
     source.failing = {"h32"}
-    last = until_resolved(asked, source, reported(asked), hours=1, workers=1, console=QUIET)
+    last = until_resolved(asked, source, partial(reported, asked, source), hours=1, workers=1, console=QUIET)
     assert last.verdicts[0].word == "not resolved"
     assert sum(row == "h32" for row, _ in source.made) < 10
 
@@ -118,10 +118,10 @@ def test_a_row_whose_cells_fail_is_given_up(tmp_path):
 def test_the_third_failure_of_a_row_is_the_last(tmp_path):
     asked = request(tmp_path)
     source = Made({"h8": 4.0, "h16": 6.0, "h32": 6.03}, spread=0.02)
-    source.make(source.cells, "", QUIET)
+    source.make(source.cells(range(4)), "", QUIET)
     for failures, given_up in ((2, False), (3, True)):
         source.done |= {("h32", seed): np.nan for seed in range(failures)}
-        assert (next_step(asked, source, reported(asked)(source)) is None) == given_up
+        assert (next_step(asked, source, reported(asked, source)) is None) == given_up
 
 
 def test_the_next_seed_goes_to_the_comparison_that_needs_the_fewest_more(tmp_path):
@@ -133,7 +133,7 @@ def test_the_next_seed_goes_to_the_comparison_that_needs_the_fewest_more(tmp_pat
         source.done |= {("h8", seed): 4.0, ("h16", seed): 4.075 + 0.1 * turn}
         if seed < FIRST_SEEDS:
             source.done["h32", seed] = source.done["h16", seed] + 0.1 + 0.1 * turn
-    made = reported(asked)(source)
+    made = reported(asked, source)
     finding = made.verdicts[0].findings[""]
     first, second = (each.seeds_needed(finding.level / 2) for each in finding.comparisons)
     assert first > second and first - 24 < second - FIRST_SEEDS
@@ -144,13 +144,13 @@ def test_the_next_seed_goes_to_the_comparison_that_needs_the_fewest_more(tmp_pat
 def test_no_hours_make_nothing_but_a_report(tmp_path):
     asked = request(tmp_path)
     source = Made({"h8": 4.0, "h16": 4.1, "h32": 4.2}, spread=0.02)
-    until_resolved(asked, source, reported(asked), hours=0, workers=1, console=QUIET)
+    until_resolved(asked, source, partial(reported, asked, source), hours=0, workers=1, console=QUIET)
     assert source.made == []
 
 
 def test_a_run_folder_without_a_result_is_that_of_a_cell_that_has_begun(tmp_path):
-    source = Runs({"h8": ["heads=8"]}, [3], tmp_path)
-    (cell,) = source.cells
+    source = Runs({"h8": ["heads=8"]}, tmp_path)
+    (cell,) = source.cells([3])
     assert source.outcome(cell).state == "missing" and begun_seeds(source) == []
     (tmp_path / cell.name).mkdir()
     assert source.outcome(cell).state == "begun" and begun_seeds(source) == [3]
@@ -159,7 +159,7 @@ def test_a_run_folder_without_a_result_is_that_of_a_cell_that_has_begun(tmp_path
 def test_rows_that_are_equal_end_as_no_difference(tmp_path):
     asked = request(tmp_path)
     source = Made({"h8": 4.0, "h16": 4.0, "h32": 4.0}, spread=0.004)
-    last = until_resolved(asked, source, reported(asked), hours=1, workers=1, console=QUIET)
+    last = until_resolved(asked, source, partial(reported, asked, source), hours=1, workers=1, console=QUIET)
     assert last.verdicts[0].word == "no difference"
 
 
@@ -174,7 +174,7 @@ def test_the_whole_machine_is_seldom_wrong_where_nothing_is_to_be_found(tmp_path
         for seed in range(12):
             random = np.random.default_rng([turn, seed])
             source.done |= {(row, seed): float(4 + 0.1 * random.normal()) for row in source.rows}
-            if seed in looks and report(asked, source.with_seeds(range(seed + 1)), None).verdicts[0].word == "reversed":
+            if seed in looks and report(asked, source, range(seed + 1), None).verdicts[0].word == "reversed":
                 wrong += 1
                 break
     assert wrong / count <= 0.05 + 2 * (0.05 * 0.95 / count) ** 0.5
@@ -190,56 +190,54 @@ def test_the_seeds_that_have_begun_are_found_wherever_they_end(tmp_path):
 def test_cells_of_seeds_that_nobody_asked_for_count_where_they_are(tmp_path):
     asked = request(tmp_path, range(2))
     source = Made({"h8": 4.0, "h16": 4.1, "h32": 4.2}, spread=0.02)
-    source.make(source.with_seeds(range(2)).cells, "", QUIET)
+    source.make(source.cells(range(2)), "", QUIET)
     source.make([TableCell("h8", 7, ""), TableCell("h16", 7, "")], "", QUIET)
-    made = reported(asked)(source)
+    made = reported(asked, source)
     assert [line["seeds"] for line in made.lines] == [3, 3, 2]
     assert made.is_complete and {line["state"] for line in made.lines} == {"done"}
 
 
 def test_a_plan_comes_before_its_seeds_and_then_decides_by_students_t(tmp_path):
     source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
-    source.make(source.with_seeds(range(2)).cells, "", QUIET)
+    source.make(source.cells(range(2)), "", QUIET)
     path = make_plan(request(tmp_path), source, 4)
     written = json.loads(path.read_text())
     assert (written["seeds"], written["table"]) == ([2, 3, 4, 5], NAME)
     assert written["comparisons"] == ["h8 > h16", "h16 > h32"] and written["margin"] == 0.01
     asked = request(tmp_path, range(2, 6), named=True)
-    planned = source.with_seeds(range(2, 6))
-    assert evidence_for(asked, planned, plans(asked)).name == "planned, not complete"
-    planned.make(planned.cells, "", QUIET)
-    evidence = evidence_for(asked, planned, plans(asked))
-    assert evidence.name == "planned"
-    made = report(asked, planned, None, evidence=evidence, plans=[plan.says for plan in plans(asked)])
+    assert evidence(asked, source).name == "planned, not complete"
+    source.make(source.cells(asked.seeds), "", QUIET)
+    by_plan = evidence(asked, source)
+    assert by_plan.name == "planned"
+    made = report(asked, source, asked.seeds, None, evidence=by_plan, plans=[plan.says for plan in plans(asked)])
     assert made.verdicts[0].word == "holds" and "Student's t" in dict(made.facts)["evidence"]
     assert "seeds 2 to 5, 2 comparisons" in dict(made.facts)["plan"]
     # other seeds are not those of the plan, whatever else is the same
     for seeds in (range(6), range(2, 5)):
-        assert (
-            evidence_for(request(tmp_path, seeds, named=True), source.with_seeds(seeds), plans(asked)).name == "anytime"
-        )
+        assert evidence(request(tmp_path, seeds, named=True), source).name == "anytime"
+    assert evidence_for(asked, source, range(6), plans(asked)).name == "anytime", "with others beside them"
 
 
 def test_a_planned_cell_that_diverges_is_complete_and_one_that_fails_is_not(tmp_path, monkeypatch):
     source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
     make_plan(request(tmp_path), source, 4)
-    source.make(source.cells, "", QUIET)
-    last, outcome = source.cells[-1], Made.outcome
+    source.make(source.cells(range(4)), "", QUIET)
+    last, outcome = source.cells(range(4))[-1], Made.outcome
     asked = request(tmp_path, range(4), named=True)
     for state, name in (("diverged", "planned"), ("failed", "planned, not complete")):
         ended = CellOutcome(state, "as it was told to")
         of_last = {last: ended}
         monkeypatch.setattr(Made, "outcome", lambda self, cell, of=of_last: of.get(cell) or outcome(self, cell))
-        assert evidence_for(asked, source, plans(asked)).name == name
+        assert evidence(asked, source).name == name
 
 
 def test_a_plan_of_another_definition_or_code_is_none(tmp_path, monkeypatch):
     source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
     make_plan(request(tmp_path), source, 4)
     asked = request(tmp_path, range(4), named=True)
-    assert evidence_for(asked, source, plans(asked)).name == "planned, not complete"
+    assert evidence(asked, source).name == "planned, not complete"
     other = Request(NAME, load(NAME), "nano", range(4), ["layers=2"], tmp_path, names_seeds=True)
-    assert evidence_for(other, source, plans(other)).name == "anytime"
+    assert evidence(other, source).name == "anytime"
     (plan,) = plans(asked)
     assert line_of(plan, asked, source) == plan.says
     assert line_of(plan, other, source) == f"{plan.says}; void, because the table or its overrides changed since"
@@ -251,18 +249,18 @@ def test_a_plan_of_another_definition_or_code_is_none(tmp_path, monkeypatch):
 def test_a_plan_for_cells_that_were_begun_before_it_is_none(tmp_path, monkeypatch):
     source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
     make_plan(request(tmp_path), source, 4)
-    source.make(source.cells, "", QUIET)
+    source.make(source.cells(range(4)), "", QUIET)
     asked, (plan,) = request(tmp_path, range(4), named=True), plans(request(tmp_path))
     outcome = Made.outcome
     before, after = ((plan.made + timedelta(seconds=seconds)).strftime(STARTED) for seconds in (-60, 60))
 
     def environment(**facts):
         def of_cell(self, cell):
-            of_one = {"environment": facts} if cell == self.cells[-1] else {}
+            of_one = {"environment": facts} if cell == self.cells(range(4))[-1] else {}
             return replace(outcome(self, cell), result=outcome(self, cell).result | of_one)
 
         monkeypatch.setattr(Made, "outcome", of_cell)
-        return evidence_for(asked, source, [plan]).name, line_of(plan, asked, source)
+        return evidence_for(asked, source, asked.seeds, [plan]).name, line_of(plan, asked, source)
 
     void = ("anytime", f"{plan.says}; void, because its cells were begun before it")
     assert environment(started=before) == void
@@ -325,7 +323,7 @@ def test_a_plan_of_no_possible_seeds_is_refused_whatever_its_digest_is(tmp_path,
 
 def test_seeds_that_have_begun_can_not_be_planned(tmp_path):
     source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
-    source.make(source.cells[:1], "", QUIET)
+    source.make(source.cells([0])[:1], "", QUIET)
     with pytest.raises(Mistake, match="cells of seed 0 have begun"):
         make_plan(request(tmp_path, range(4), named=True), source, 4)
     with pytest.raises(Mistake, match="--plan 3: --seeds 4-7 gives 4"):
@@ -346,9 +344,9 @@ def test_a_file_that_is_no_plan_is_named(tmp_path):
 def test_the_next_step_says_why(tmp_path):
     asked = request(tmp_path)
     source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.05)
-    first = next_step(asked, source, reported(asked)(source))
+    first = next_step(asked, source, reported(asked, source))
     assert first.why == "seed 0 of every row" and [cell.seed for cell in first.cells] == [0, 0, 0]
-    source.make(source.with_seeds(range(FIRST_SEEDS)).cells, "", QUIET)
-    step = next_step(asked, source, reported(asked)(source))
+    source.make(source.cells(range(FIRST_SEEDS)), "", QUIET)
+    step = next_step(asked, source, reported(asked, source))
     assert step.why.startswith("C4: validation_loss: ") and "has 4 of about" in step.why
     assert len(step.cells) == 2 and {cell.seed for cell in step.cells} == {4}

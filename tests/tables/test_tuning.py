@@ -23,14 +23,17 @@ class Known:
     def __init__(self, request, rows, best, asked, diverges=math.inf):
         (override,) = (each for each in request.overrides if each.startswith("learning_rate="))
         self.rate, self.best, self.diverges = float(override.partition("=")[2]), best, diverges
-        self.cells = [TableCell(row, seed, f"{row}-s{seed}") for seed in request.seeds for row in rows]
-        asked.append((self.rate, [(cell.row, cell.seed) for cell in self.cells]))
+        self.rows, self.asked = rows, asked
+
+    def cells(self, seeds):
+        return [TableCell(row, seed, f"{row}-s{seed}") for seed in seeds for row in self.rows]
 
     def check(self):
         pass
 
     def make(self, cells, group, console, workers):
         assert group == "table-shazeer2020-heads_t5-tuning" and workers == 2
+        self.asked.append((self.rate, [(cell.row, cell.seed) for cell in cells]))
 
     def outcome(self, cell):
         if self.rate >= self.diverges:

@@ -19,7 +19,7 @@ from experiments.tables.sources.source import Source
 
 
 def source_of(request: Request, rows: Mapping[str, TableRow] | None = None) -> Source:
-    """The source of a request's cells: runs, fine-tuned if the budget does so, or a function of a file.
+    """The source of a request's rows: runs, fine-tuned if the budget does so, or a function of a file.
 
     A file of `measured/` measures the trained models of runs. A file of `numerical/` trains nothing.
 
@@ -30,12 +30,12 @@ def source_of(request: Request, rows: Mapping[str, TableRow] | None = None) -> S
     definitions = {key: configuration.definition for key, configuration in request.configurations.items()}
     overrides = row_overrides(definitions if rows is None else rows, budget, request.overrides)
     if name == "runs":
-        runs = Runs(overrides, request.seeds, request.runs)
+        runs = Runs(overrides, request.runs)
         return FinetunedRuns(runs, budget, request.overrides) if budget.finetune else runs
     if name in _files("measured"):
-        return MeasuredRuns(name, overrides, request.seeds, request.runs)
+        return MeasuredRuns(name, overrides, request.runs)
     if name in _files("numerical"):
-        return Computed(name, overrides, request.seeds, request.runs)
+        return Computed(name, overrides, request.runs)
     known = ["runs", *_files("measured"), *_files("numerical")]
     raise Mistake(f"there is no source {name!r}" + did_you_mean(name, known), ", ".join(known))
 

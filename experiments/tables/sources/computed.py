@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -26,20 +25,21 @@ class Computed:
     a dict of numbers.
     """
 
-    def __init__(self, name: str, overrides: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> None:
+    def __init__(self, name: str, overrides: Mapping[str, list[str]], runs: Path) -> None:
         """Raises Mistake for an override that is not an argument, and for an argument without an override."""
         self._numbers = StoredNumbers(f"experiments.tables.numerical.{name}", runs, of_call=frozenset({"seed"}))
         self._arguments = {
             row: self._numbers.arguments(row, dict(_pair(override) for override in of_row))
             for row, of_row in overrides.items()
         }
-        self.cells = self._cells(seeds)
 
-    def with_seeds(self, seeds: Sequence[int]) -> Computed:
-        """The same rows with other seeds."""
-        other = copy.copy(self)
-        other.cells = self._cells(seeds)
-        return other
+    def cells(self, seeds: Sequence[int]) -> list[TableCell]:
+        """A cell for every row and seed. All rows of a seed stand before those of the next."""
+        return [
+            TableCell(row, seed, self._numbers.name(arguments, seed))
+            for seed in seeds
+            for row, arguments in self._arguments.items()
+        ]
 
     def timed(self, row: str) -> None:
         """None, because nothing is trained."""
@@ -83,13 +83,6 @@ class Computed:
             self._numbers.store(cell.name, record)
             line = f"[{count}/{len(missing)}] {cell.row}, seed {cell.seed}: {record['wall_seconds']:.1f} s"
             console.print(line, markup=False, highlight=False)
-
-    def _cells(self, seeds: Sequence[int]) -> list[TableCell]:
-        return [
-            TableCell(row, seed, self._numbers.name(arguments, seed))
-            for seed in seeds
-            for row, arguments in self._arguments.items()
-        ]
 
     def _record(self, cell: TableCell) -> dict[str, Any]:
         """The numbers of a cell, computed here, with the circumstances that a run's result also has."""

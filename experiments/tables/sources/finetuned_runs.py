@@ -5,7 +5,6 @@ Each run has its own folder, shared with other commands.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -44,19 +43,16 @@ class FinetunedRuns:
         self.pretraining = pretraining
         self._trees = {name: _tree(name, overrides[name]) for name in overrides}
         self._places = [budget.score, *budget.columns]
-        # one seed is enough, because no mistake depends on the seed
-        for cell in (cell for cell in self.cells if cell.seed == self.cells[0].seed):
+        for row, settings in pretraining.rows.items():
             for name in self._trees:
                 try:
-                    self._check_scores(name, self._planned(cell, name))
+                    self._check_scores(name, self._planned(settings, name))
                 except Mistake as mistake:
-                    raise Mistake(f"{cell.row}, {FINETUNE_PREFIX}{name}: {mistake}") from mistake
+                    raise Mistake(f"{row}, {FINETUNE_PREFIX}{name}: {mistake}") from mistake
 
-    def with_seeds(self, seeds: Sequence[int]) -> FinetunedRuns:
-        """The same rows with other seeds."""
-        other = copy.copy(self)
-        other.pretraining = self.pretraining.with_seeds(seeds)
-        return other
+    def cells(self, seeds: Sequence[int]) -> list[TableCell]:
+        """The cells of the pretraining."""
+        return self.pretraining.cells(seeds)
 
     def timed(self, row: str) -> Settings:
         """The settings of the row's pretraining."""
@@ -64,13 +60,8 @@ class FinetunedRuns:
 
     def trained(self, row: str) -> list[Settings]:
         """The settings of the row's pretraining and of its fine-tunings."""
-        cell = next(cell for cell in self.cells if cell.row == row)
-        return [self.pretraining.timed(row), *(self._planned(cell, name) for name in self._trees)]
-
-    @property
-    def cells(self) -> list[TableCell]:
-        """The cells of the pretraining."""
-        return self.pretraining.cells
+        settings = self.pretraining.rows[row]
+        return [settings, *(self._planned(settings, name) for name in self._trees)]
 
     def check(self) -> None:
         """Raises Mistake or DataError for everything that is certain to fail in the pretraining or the fine-tuning."""
@@ -78,7 +69,7 @@ class FinetunedRuns:
         from experiments.training.run_length import planned_steps
 
         self.pretraining.check()
-        planned = [self._planned(cell, name) for cell in self.cells for name in self._trees]
+        planned = [self._planned(of_row, name) for of_row in self.pretraining.rows.values() for name in self._trees]
         for settings in planned:
             planned_steps(settings)
         check_data([*planned])
@@ -147,21 +138,20 @@ class FinetunedRuns:
 
     def _finetuning(self, cell: TableCell, name: str) -> Settings:
         """The run to fine-tune from a pretrained cell. Raises Mistake, for example if the weights are missing."""
-        return resolve(OmegaConf.create(self._tree_of(cell, name)))
+        return resolve(OmegaConf.create(self._tree_of(self.pretraining.settings(cell), name)))
 
-    def _planned(self, cell: TableCell, name: str) -> FinetuningSettings:
-        """The same run before there are weights to start from. Raises Mistake."""
-        origin = {"run": cell.name, "step": 0, "digest": "unknown", "tokenizer": "unknown"}
-        pretraining = self.pretraining.settings(cell).model_dump()
-        settings = resolve(OmegaConf.create(inherited(self._tree_of(cell, name), pretraining, origin)))
+    def _planned(self, pretraining: Settings, name: str) -> FinetuningSettings:
+        """The run to fine-tune from a pretraining before there are weights to start from. Raises Mistake."""
+        origin = {"run": folder_of(pretraining).name, "step": 0, "digest": "unknown", "tokenizer": "unknown"}
+        tree = inherited(self._tree_of(pretraining, name), pretraining.model_dump(), origin)
+        settings = resolve(OmegaConf.create(tree))
         assert isinstance(settings, FinetuningSettings)
         return settings
 
-    def _tree_of(self, cell: TableCell, name: str) -> dict[str, Any]:
-        settings = self.pretraining.settings(cell)
-        pretraining = settings.model_dump()
-        same = {key: pretraining[key] for key in SHARED_SETTINGS}
-        return self._trees[name] | same | {"pretrained": str(folder_of(settings).path)}
+    def _tree_of(self, pretraining: Settings, name: str) -> dict[str, Any]:
+        settings = pretraining.model_dump()
+        same = {key: settings[key] for key in SHARED_SETTINGS}
+        return self._trees[name] | same | {"pretrained": str(folder_of(pretraining).path)}
 
     def _check_scores(self, name: str, settings: FinetuningSettings) -> None:
         """Raises Mistake for a score that the task does not have, which would otherwise be noticed only after all

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -25,7 +24,7 @@ class MeasuredRuns:
     of a row and seed.
     """
 
-    def __init__(self, name: str, overrides: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> None:
+    def __init__(self, name: str, overrides: Mapping[str, list[str]], runs: Path) -> None:
         """Raises Mistake for overrides that do not compose, for wrong arguments, and for rows that are the same."""
         self._numbers = StoredNumbers(f"experiments.tables.measured.{name}", runs, of_call=frozenset({"run"}))
         self._arguments = {row: self._numbers.arguments(row, _arguments(of_row)) for row, of_row in overrides.items()}
@@ -35,18 +34,15 @@ class MeasuredRuns:
         # the first of the rows that share a run
         first: dict[tuple[str, ...], str] = {}
         self._trained_as = {row: first.setdefault(tuple(of_row), row) for row, of_row in trained.items()}
-        self._measure_of(Runs({row: trained[row] for row in first.values()}, seeds, runs))
+        self._runs = Runs({row: trained[row] for row in first.values()}, runs)
 
-    def with_seeds(self, seeds: Sequence[int]) -> MeasuredRuns:
-        """The same rows with other seeds."""
-        other = copy.copy(self)
-        other._measure_of(self._runs.with_seeds(seeds))
-        return other
-
-    @property
-    def cells(self) -> list[TableCell]:
+    def cells(self, seeds: Sequence[int]) -> list[TableCell]:
         """A cell for every row and seed. All rows of a seed stand before those of the next."""
-        return list(self._run_of)
+        return [
+            TableCell(row, seed, self._numbers.name(arguments, MEASURED_SEQUENCES, self._run(row, seed).name))
+            for seed in seeds
+            for row, arguments in self._arguments.items()
+        ]
 
     def timed(self, row: str) -> None:
         """None, because such a table is not about step times."""
@@ -61,7 +57,7 @@ class MeasuredRuns:
 
     def outcome(self, cell: TableCell) -> CellOutcome:
         """The result of the training, and the measurements of its model; `pretrained` while these are missing."""
-        trained = self._runs.outcome(self._run_of[cell])
+        trained = self._runs.outcome(self._run(cell.row, cell.seed))
         if trained.state != "done":
             return trained
         measured = self._numbers.outcome(cell.name)
@@ -79,17 +75,17 @@ class MeasuredRuns:
 
     def predict(self, cell: TableCell, clock: StepClock, roughly: bool = False) -> Prediction:
         """The predicted cost of the training; a measurement adds little."""
-        return self._runs.predict(self._run_of[cell], clock, roughly)
+        return self._runs.predict(self._run(cell.row, cell.seed), clock, roughly)
 
     def at_once(self, cells: Sequence[TableCell], workers: Workers) -> int:
         """The number of these cells whose runs are trained side by side."""
-        return self._runs.at_once(list(dict.fromkeys(self._run_of[cell] for cell in cells)), workers)
+        return self._runs.at_once(list(self._by_run(cells)), workers)
 
     def make(self, cells: Sequence[TableCell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Train the missing runs, then measure them."""
-        self._runs.make(list(dict.fromkeys(self._run_of[cell] for cell in cells)), group, console, workers)
-        for run in dict.fromkeys(self._run_of[cell] for cell in cells):
-            of_run = (cell for cell in cells if self._run_of[cell] == run)
+        by_run = self._by_run(cells)
+        self._runs.make(list(by_run), group, console, workers)
+        for run, of_run in by_run.items():
             unmeasured = [cell for cell in of_run if self.outcome(cell).state == "pretrained"]
             if unmeasured:
                 self._measure(run, unmeasured, console)
@@ -108,15 +104,16 @@ class MeasuredRuns:
             shown = ", ".join(f"{name} {value:.4f}" for name, value in numbers.items())
             console.print(f"{cell.row}, seed {cell.seed}: {shown}", markup=False, highlight=False)
 
-    def _measure_of(self, runs: Runs) -> None:
-        """Take these runs as cells, and note for each cell the run that it is measured on."""
-        self._runs = runs
-        runs_by_row = {(run.row, run.seed): run for run in runs.cells}
-        self._run_of: dict[TableCell, TableCell] = {}
-        for seed in dict.fromkeys(run.seed for run in runs.cells):
-            for row, arguments in self._arguments.items():
-                run = runs_by_row[self._trained_as[row], seed]
-                self._run_of[TableCell(row, seed, self._numbers.name(arguments, MEASURED_SEQUENCES, run.name))] = run
+    def _run(self, row: str, seed: int) -> TableCell:
+        """The run whose model is measured for a row and seed."""
+        return self._runs.cell(self._trained_as[row], seed)
+
+    def _by_run(self, cells: Sequence[TableCell]) -> dict[TableCell, list[TableCell]]:
+        """The cells by the run that they measure."""
+        by_run: dict[TableCell, list[TableCell]] = {}
+        for cell in cells:
+            by_run.setdefault(self._run(cell.row, cell.seed), []).append(cell)
+        return by_run
 
 
 def _arguments(overrides: Sequence[str]) -> dict[str, str]:

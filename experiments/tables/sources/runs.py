@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -29,40 +28,36 @@ COMMON_OVERRIDES = ["trainer.compile=false"]
 class Runs:
     """A source whose rows are configurations and whose cells are their runs, one for each seed."""
 
-    def __init__(self, overrides: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> None:
+    def __init__(self, overrides: Mapping[str, list[str]], runs: Path) -> None:
         """Raises Mistake for overrides that do not compose, and for rows that are the same run."""
-        self._rows = _composed(overrides, runs)
-        self._settings = self._cells(seeds)
-        _check_distinct(self.cells)
+        self.rows = _composed(overrides, runs)
+        _check_distinct(self.cells([0]))
 
-    def with_seeds(self, seeds: Sequence[int]) -> Runs:
-        """The same rows with other seeds."""
-        other = copy.copy(self)
-        other._settings = self._cells(seeds)
-        return other
-
-    @property
-    def cells(self) -> list[TableCell]:
+    def cells(self, seeds: Sequence[int]) -> list[TableCell]:
         """A cell for every row and seed. All rows of a seed stand before those of the next."""
-        return list(self._settings)
+        return [self.cell(row, seed) for seed in seeds for row in self.rows]
+
+    def cell(self, row: str, seed: int) -> TableCell:
+        """The cell of a row and seed."""
+        return TableCell(row, seed, folder_of(self._seeded(row, seed)).name)
 
     def settings(self, cell: TableCell) -> Settings:
         """The settings of a cell's training."""
-        return self._settings[cell]
+        return self._seeded(cell.row, cell.seed)
 
     def timed(self, row: str) -> Settings:
         """The settings of the row's training, which are the same for every seed except the seed itself."""
-        return self._rows[row]
+        return self.rows[row]
 
     def trained(self, row: str) -> list[Settings]:
         """The settings of the row's training."""
-        return [self._rows[row]]
+        return [self.rows[row]]
 
     def check(self) -> None:
         """Raises Mistake or DataError for a length, a device, a text or a model that is certain to fail."""
         from experiments.launch.check_cells import check_buildable, check_cell, check_data
 
-        planned = list(self._settings.values())
+        planned = list(self.rows.values())
         for settings in planned:
             check_cell(settings, runs_here=True)
         check_data(planned)
@@ -74,7 +69,7 @@ class Runs:
 
     def sizes(self, row: str) -> dict[str, Value]:
         """Names and sizes as in the papers, and the multiplications of one attention layer for one sequence."""
-        return row_sizes(self._rows[row])
+        return row_sizes(self.rows[row])
 
     def predict(self, cell: TableCell, clock: StepClock, roughly: bool = False) -> Prediction:
         """The predicted cost of training the cell, from a few of its steps, or roughly from its FLOPs."""
@@ -97,13 +92,8 @@ class Runs:
         unfinished = (self.settings(cell) for cell in cells if self.outcome(cell).state != "diverged")
         train_cells([labelled_with_sweep(settings, group) for settings in unfinished], console, workers)
 
-    def _cells(self, seeds: Sequence[int]) -> dict[TableCell, Settings]:
-        cells: dict[TableCell, Settings] = {}
-        for seed in seeds:
-            for row, unseeded in self._rows.items():
-                settings = unseeded.model_copy(update={"seed": seed})
-                cells[TableCell(row, seed, folder_of(settings).name)] = settings
-        return cells
+    def _seeded(self, row: str, seed: int) -> Settings:
+        return self.rows[row].model_copy(update={"seed": seed})
 
 
 def outcome_of_run(settings: Settings) -> CellOutcome:

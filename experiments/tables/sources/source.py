@@ -1,7 +1,7 @@
 """The interface of a table's source: runs of `attn train`, fine-tuned or not, or a function that is computed here.
 
-A source knows its cells, the outcome of each, its cost, and how to make the missing ones. Everything else about tables
-is the same for all sources.
+A source knows its rows and, for each of their cells, the outcome, the cost, and how to make it. Everything else about
+tables is the same for all sources.
 """
 
 from __future__ import annotations
@@ -51,23 +51,19 @@ class Prediction:
 
 
 class Source(Protocol):
-    """The cells of a table's rows.
+    """The rows of a table.
 
-    It is made from overrides by row, seeds and a folder, and its constructor refuses wrong ones.
+    It is made from overrides by row and a folder, and its constructor refuses wrong ones.
     """
 
-    @property
-    def cells(self) -> Sequence[TableCell]:
+    def cells(self, seeds: Sequence[int]) -> list[TableCell]:
         """A cell for every row and seed. All rows of a seed stand before those of the next."""
-
-    def with_seeds(self, seeds: Sequence[int]) -> Source:
-        """The same rows with other seeds."""
 
     def timed(self, row: str) -> Settings | None:
         """The settings whose training step is timed for the row; None if the table is not about step times."""
 
     def trained(self, row: str) -> Sequence[Settings]:
-        """The settings of everything that is trained for the row, with one of the seeds."""
+        """The settings of everything that is trained for the row, which are those of its cells except the seed."""
 
     def check(self) -> None:
         """Raises Mistake or DataError for everything that is certain to fail, before anything is made."""
