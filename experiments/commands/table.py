@@ -21,9 +21,9 @@ from experiments.processes.interruption import Interrupted
 from experiments.tables import costs, step_times
 from experiments.tables.definition.published import Published, published_of
 from experiments.tables.definition.request import Request, load
+from experiments.tables.paper_differences import differences_from_paper
 from experiments.tables.rendering.earlier_page import check_earlier_page
 from experiments.tables.seeds import begun_seeds
-from experiments.tables.set_up import set_up
 from experiments.tables.sources.choose import source_of
 from experiments.tables.sources.source import Source
 
@@ -151,7 +151,7 @@ def _make(
     """Make what is missing, unless only what is there is asked for, and report. Raises Interrupted."""
     from experiments.tables.until_resolved import until_resolved
 
-    differences = set_up(request, source)
+    differences = differences_from_paper(request, source)
 
     def report() -> Report:
         return _report(request, source, published, differences)
@@ -176,6 +176,7 @@ def _report(request: Request, source: Source, published: Published | None, diffe
 
     differences: those between the settings and the budget `paper`.
     """
+    from experiments.tables.conditions import Conditions
     from experiments.tables.report import report
     from experiments.tables.seed_plan import evidence_for, line_of, plans
 
@@ -183,11 +184,11 @@ def _report(request: Request, source: Source, published: Published | None, diffe
     seeds: Sequence[int] = request.seeds
     if not request.names_seeds:
         seeds = sorted({*seeds, *begun_seeds(source)})
-    return report(
-        request, source, seeds, published, step_times.recorded(request, source),
-        evidence_for(request, source, seeds, planned), [line_of(plan, request, source) for plan in planned],
-        differences,
+    conditions = Conditions(
+        published, step_times.recorded(request, source), evidence_for(request, source, seeds, planned),
+        [line_of(plan, request, source) for plan in planned], differences,
     )  # fmt: skip
+    return report(request, source, seeds, conditions)
 
 
 def _show(report: Report, options: TableOptions) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from experiments.failures.wording import joined
 from experiments.measure.cores import long_wait
@@ -17,7 +17,7 @@ from experiments.tables.definition.request import Request, without_folder
 from experiments.tables.definition.table import PAPER
 from experiments.tables.seeds import spans
 from experiments.tables.sources.source import CellOutcome
-from experiments.tables.step_times import StepTimes
+from experiments.tables.step_times import NOT_MEASURED, StepTimes
 
 # when the evidence may be looked at
 EVIDENCE_TEXTS = {
@@ -33,23 +33,27 @@ SHARED_CONDITIONS = {
 }
 
 
-def facts(
-    request: Request, outcomes: CellOutcomes, published: Published | None, evidence: Evidence, plans: Sequence[str],
-    step_times: StepTimes, set_up: str,
-) -> Iterator[tuple[str, str]]:  # fmt: skip
-    """Names and values of the conditions: paper, budget, seeds, text, machine, code, ..., and the command.
+class Conditions(NamedTuple):
+    """What a report needs besides its request and the outcomes of its cells."""
 
-    set_up: where the settings differ from those of the budget `paper`; empty if they do not, or if there is none.
-    """
+    published: Published | None = None  # the numbers that the paper printed
+    step_times: StepTimes = NOT_MEASURED  # by the table's bench
+    evidence: Evidence = Anytime()
+    plans: Sequence[str] = ()  # a line about each plan of the table, for any seeds
+    paper_differences: str = ""  # where the settings differ from those of the budget `paper`
+
+
+def facts(request: Request, outcomes: CellOutcomes, conditions: Conditions) -> Iterator[tuple[str, str]]:
+    """Names and values of the conditions: paper, budget, seeds, text, machine, code, ..., and the command."""
     budget = request.budget
     results = [outcome.result for outcome in outcomes.values()]
     yield "paper", request.table.paper
-    if published:
-        yield "published", published.source
+    if conditions.published:
+        yield "published", conditions.published.source
     other_text = (f"; the text is that of {override}" for override in request.overrides if key_of(override) == "data")
     yield "budget", f"{request.budget_name}: {budget.task}" + "".join(other_text)
-    if set_up:
-        yield f"set-up (at --budget {PAPER})", set_up
+    if conditions.paper_differences:
+        yield f"set-up (at --budget {PAPER})", conditions.paper_differences
         of_paper = request.table.budget(PAPER)
         # it may itself differ from the paper
         yield f"--budget {PAPER}", " ".join(filter(None, (f"{of_paper.task}.", of_paper.note)))
@@ -58,15 +62,15 @@ def facts(
         overrides = merged(parse(text), [*map(without_folder, of_user.get(name, []))])
         yield f"fine-tuning, {name}", "; ".join([" ".join(overrides), *_examples(name, results)])
     yield "seeds", spans({seed for _, seed in outcomes})
-    yield "evidence", EVIDENCE_TEXTS[evidence.name]
-    yield from (("plan", line) for line in plans)
+    yield "evidence", EVIDENCE_TEXTS[conditions.evidence.name]
+    yield from (("plan", line) for line in conditions.plans)
     yield "margin", f"{budget.margin.value:g}: {budget.margin.reason}"
     yield from ((f"positions, {name}", scheme.label) for name, scheme in request.schemes.items() if name)
     yield from _learning_rates(request)
     yield from _of_results(results)
-    if step_times.seconds:
-        rounds = max(map(len, step_times.seconds.values()))
-        yield "step times", f"{rounds} interleaved rounds on {step_times.device}"
+    if seconds := conditions.step_times.seconds:
+        rounds = max(map(len, seconds.values()))
+        yield "step times", f"{rounds} interleaved rounds on {conditions.step_times.device}"
     yield "command", request.command()
 
 

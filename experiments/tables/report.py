@@ -11,15 +11,14 @@ import numpy as np
 
 from experiments.record.dotted import value_at
 from experiments.statistics.comparison import MarkKind
-from experiments.statistics.evidence import Anytime, Evidence, interval, standard_error
-from experiments.tables.conditions import CellOutcomes, distinct, facts, notes
+from experiments.statistics.evidence import Evidence, interval, standard_error
+from experiments.tables.conditions import CellOutcomes, Conditions, distinct, facts, notes
 from experiments.tables.definition.published import Published, PublishedNumber
 from experiments.tables.definition.request import Request, RowUnderScheme, configuration_key
 from experiments.tables.definition.table import Budget, TableRow
 from experiments.tables.marks import Training, training_of
 from experiments.tables.partial import partial_difference, partial_mean
 from experiments.tables.sources.source import CellOutcome, Source
-from experiments.tables.step_times import NOT_MEASURED, StepTimes
 from experiments.tables.verdict import Measures, Verdict, decide
 
 Line = dict[str, Any]
@@ -96,29 +95,11 @@ class Report:
         )
 
 
-def report(
-    request: Request,
-    source: Source,
-    seeds: Sequence[int],
-    published: Published | None,
-    step_times: StepTimes = NOT_MEASURED,
-    evidence: Evidence | None = None,
-    plans: Sequence[str] = (),
-    set_up: str = "",
-) -> Report:
+def report(request: Request, source: Source, seeds: Sequence[int], conditions: Conditions) -> Report:
     """The table of the results that the cells of some seeds have so far.
 
-    Args:
-        request: the table, budget and seeds.
-        source: the source of the cells.
-        seeds: those of the request, and others, of which only cells that have begun count.
-        published: the numbers that the paper printed; None for none.
-        step_times: the measurements of the table's bench.
-        evidence: anytime-valid unless the seeds were planned.
-        plans: a line about each plan of this table, for any seeds.
-        set_up: where the settings differ from those of the budget `paper`.
+    seeds: those of the request, and others, of which only cells that have begun count.
     """
-    evidence = evidence or Anytime()
     all_outcomes = ((cell, source.outcome(cell)) for cell in source.cells(seeds))
     # for seeds that the user did not request, some rows may have a cell and others none
     outcomes = {
@@ -130,23 +111,21 @@ def report(
     sizes = {key: source.sizes(key) for key in configurations}
     scores = _scores(request.budget, outcomes)
     trainings = {key: training_of(_of_row(outcomes, key), request.budget) for key in configurations}
-    printed = _printed(request.rows, published)
+    printed = _printed(request.rows, conditions.published)
     finished = {seed for of_row in scores.values() for seed in of_row}
     lines = [
         {"row": of.row, "positions": of.scheme, "label": of.definition.label, **sizes[key],
-         **_published_columns(published, printed.get(of.row)),
-         **_measured_columns(request, of, scores, step_times.seconds, _of_row(outcomes, key), trainings[key], evidence,
-                             finished)}
+         **_published_columns(conditions.published, printed.get(of.row)),
+         **_measured_columns(request, of, scores, _of_row(outcomes, key), trainings[key], finished, conditions)}
         for key, of in configurations.items()
     ]  # fmt: skip
     for scheme in request.schemes:
         _rank(request, [line for line in lines if line["positions"] == scheme], printed)
     return Report(
         request, lines, list(_by_seed(request, outcomes, scores)),
-        {key: training.stuck for key, training in trainings.items() if training.stuck}, step_times.seconds, printed,
-        evidence,
-        list(facts(request, outcomes, published, evidence, plans, step_times, set_up)),
-        list(notes(request, outcomes, step_times)),
+        {key: training.stuck for key, training in trainings.items() if training.stuck},
+        conditions.step_times.seconds, printed, conditions.evidence,
+        list(facts(request, outcomes, conditions)), list(notes(request, outcomes, conditions.step_times)),
     )  # fmt: skip
 
 
@@ -208,18 +187,18 @@ def _published_columns(published: Published | None, numbers: dict[str, Published
 
 
 def _measured_columns(
-    request: Request, of: RowUnderScheme, scores_of: Mapping[str, dict[int, float]],
-    seconds_of: Mapping[str, dict[int, float]], outcomes: Sequence[CellOutcome], training: Training, evidence: Evidence,
-    finished: Set[int],
+    request: Request, of: RowUnderScheme, scores_of: Mapping[str, dict[int, float]], outcomes: Sequence[CellOutcome],
+    training: Training, finished: Set[int], conditions: Conditions,
 ) -> Line:  # fmt: skip
     baseline = request.table.baseline
     under_it = configuration_key(baseline, of.scheme)
     scores, baseline_scores = scores_of.get(of.key, {}), scores_of.get(under_it, {})
+    seconds_of = conditions.step_times.seconds
     seconds, baseline_seconds = seconds_of.get(of.key, {}), seconds_of.get(under_it, {})
     values = list(scores.values())
     paired = [seed for seed in scores if seed in baseline_scores and of.row != baseline]
     differences = [scores[seed] - baseline_scores[seed] for seed in paired]
-    low, high = interval(evidence, differences) or (None, None)
+    low, high = interval(conditions.evidence, differences) or (None, None)
     results = [outcome.result for outcome in outcomes if outcome.state == "done"]
     return {
         request.budget.score_name: float(np.mean(values)) if values else None,

@@ -22,7 +22,7 @@ from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.processes.answering import Answerer
 from experiments.record.folder import RunFolder
-from experiments.tables import seeds, set_up, step_times, until_resolved
+from experiments.tables import paper_differences, seeds, step_times, until_resolved
 from experiments.tables.definition import folder
 from experiments.tables.rendering.render import write_all
 from experiments.tables.sources import step_clock
@@ -312,8 +312,8 @@ def test_a_row_that_ends_the_process_leaves_the_next_one_its_time(tiny, tmp_path
 
 
 def test_the_settings_of_the_budget_paper_are_composed_once_for_all_reports(tmp_path, monkeypatch, capsys):
-    composed, compose_rows = [], set_up.source_of
-    monkeypatch.setattr(set_up, "source_of", lambda *asked: composed.append(asked) or compose_rows(*asked))
+    composed, compose_rows = [], paper_differences.source_of
+    monkeypatch.setattr(paper_differences, "source_of", lambda *asked: composed.append(asked) or compose_rows(*asked))
     monkeypatch.setattr(Runs, "check", lambda source: None)
     monkeypatch.setattr(
         until_resolved, "until_resolved", lambda request, source, report, *rest: [report() for _ in range(3)]

@@ -17,7 +17,7 @@ from experiments.failures.failure import Mistake
 from experiments.measure.cores import BUSY
 from experiments.record.result import UNKNOWN
 from experiments.statistics.comparison import claim_seeds
-from experiments.tables.conditions import untuned_families
+from experiments.tables.conditions import Conditions, untuned_families
 from experiments.tables.definition import published
 from experiments.tables.definition.inequality import parse
 from experiments.tables.definition.published import PublishedNumber
@@ -100,7 +100,7 @@ def made(
     outcomes = {(row, seed): done(loss) for row, losses in LOSSES.items() for seed, loss in enumerate(losses)}
     source = Known(outcomes | (changes or {}))
     request = Request(NAME, table or load(NAME), "nano", range(6), overrides, published_file=file)
-    return report(request, source, request.seeds, published.published_of(request), step_times)
+    return report(request, source, request.seeds, Conditions(published.published_of(request), step_times))
 
 
 def line(found: Report, row: str) -> dict:
@@ -283,7 +283,7 @@ def test_a_learning_rate_that_is_given_stands_in_place_of_the_tuned_one():
     source.sizes = lambda row: {}
     for overrides, rates in (((), 2), (("learning_rate=0.1",), 0)):
         request = Request("xiong2020/warmup", table, "nano", range(1), overrides)
-        facts = dict(report(request, source, request.seeds, None).facts)
+        facts = dict(report(request, source, request.seeds, Conditions()).facts)
         assert sum(name.startswith("learning rate of") for name in facts) == rates
 
 
@@ -559,7 +559,7 @@ def test_parameters_are_compared_as_they_are_counted():
             return {"layers": 4, "h": 6}
 
     request = Request("xiong2020/warmup", table, "nano", range(2))
-    found = report(request, Sized(outcomes), request.seeds, None)
+    found = report(request, Sized(outcomes), request.seeds, Conditions())
     assert found.verdicts[0].word == "holds"
 
 

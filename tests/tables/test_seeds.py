@@ -19,6 +19,7 @@ from experiments.record.environment import STARTED
 from experiments.record.result import UNKNOWN
 from experiments.statistics.evidence import Evidence
 from experiments.tables import seed_plan
+from experiments.tables.conditions import Conditions
 from experiments.tables.definition.request import Request, load
 from experiments.tables.report import Report, report
 from experiments.tables.seed_plan import evidence_for, line_of, make_plan, plans
@@ -75,7 +76,7 @@ def request(tmp_path, seeds=range(5), named=False) -> Request:
 
 
 def reported(asked: Request, source: Made) -> Report:
-    return report(asked, source, sorted({*asked.seeds, *begun_seeds(source)}), None)
+    return report(asked, source, sorted({*asked.seeds, *begun_seeds(source)}), Conditions())
 
 
 def evidence(asked: Request, source: Made) -> Evidence:
@@ -174,7 +175,7 @@ def test_the_whole_machine_is_seldom_wrong_where_nothing_is_to_be_found(tmp_path
         for seed in range(12):
             random = np.random.default_rng([turn, seed])
             source.done |= {(row, seed): float(4 + 0.1 * random.normal()) for row in source.rows}
-            if seed in looks and report(asked, source, range(seed + 1), None).verdicts[0].word == "reversed":
+            if seed in looks and report(asked, source, range(seed + 1), Conditions()).verdicts[0].word == "reversed":
                 wrong += 1
                 break
     assert wrong / count <= 0.05 + 2 * (0.05 * 0.95 / count) ** 0.5
@@ -209,7 +210,8 @@ def test_a_plan_comes_before_its_seeds_and_then_decides_by_students_t(tmp_path):
     source.make(source.cells(asked.seeds), "", QUIET)
     by_plan = evidence(asked, source)
     assert by_plan.name == "planned"
-    made = report(asked, source, asked.seeds, None, evidence=by_plan, plans=[plan.says for plan in plans(asked)])
+    conditions = Conditions(evidence=by_plan, plans=[plan.says for plan in plans(asked)])
+    made = report(asked, source, asked.seeds, conditions)
     assert made.verdicts[0].word == "holds" and "Student's t" in dict(made.facts)["evidence"]
     assert "seeds 2 to 5, 2 comparisons" in dict(made.facts)["plan"]
     # other seeds are not those of the plan, whatever else is the same

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from experiments.statistics.evidence import Anytime
-from experiments.tables.conditions import facts
+from experiments.tables.conditions import Conditions, facts
 from experiments.tables.definition.request import Request, load
-from experiments.tables.set_up import set_up
+from experiments.tables.paper_differences import differences_from_paper
 from experiments.tables.sources.choose import source_of
 from experiments.tables.sources.source import Source
-from experiments.tables.step_times import NOT_MEASURED
 
 
 def asked(name: str, budget: str = "nano", *overrides: str) -> tuple[Request, Source]:
@@ -19,12 +17,12 @@ def asked(name: str, budget: str = "nano", *overrides: str) -> tuple[Request, So
 
 
 def said(name: str, budget: str = "nano", *overrides: str) -> str:
-    return set_up(*asked(name, budget, *overrides))
+    return differences_from_paper(*asked(name, budget, *overrides))
 
 
 def conditions(name: str, budget: str) -> dict[str, str]:
     request, source = asked(name, budget)
-    return dict(facts(request, {}, None, Anytime(), [], NOT_MEASURED, set_up(request, source)))
+    return dict(facts(request, {}, Conditions(paper_differences=differences_from_paper(request, source))))
 
 
 def test_sizes_and_steps_stand_beside_those_of_the_budget_paper():

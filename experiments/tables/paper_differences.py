@@ -24,7 +24,7 @@ SETTINGS = {
 }
 
 
-def set_up(request: Request, source: Source) -> str:
+def differences_from_paper(request: Request, source: Source) -> str:
     """Where a row's settings differ from those at the budget `paper`, such as `layers 4 (12), width 192 (768)`.
 
     The row is the first that both budgets have. Empty if there is none, or if the table trains nothing.
