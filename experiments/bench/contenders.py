@@ -85,12 +85,12 @@ def build(contender: Contender) -> Built:
 
 
 def vocabulary_size(settings: Settings) -> int:
-    """The number of ids of the tokenizer. Raises Mistake if only a file would tell."""
+    """The number of ids of a run, sentinels included. Raises Mistake if only a file would tell."""
     if isinstance(settings.tokenizer, FileTokenizer):
         raise Mistake(
             "tokenizer=file: a bench does not read files", "choose another one, such as tokenizer.vocabulary_size=8192"
         )
-    return settings.tokenizer.vocabulary_size
+    return Pretraining(settings).vocabulary_size()
 
 
 def layer_and_input(

@@ -19,7 +19,7 @@ from attention.kernels.problem import Problem, Projection
 from attention.layers import attend as core
 from experiments.bench import rounds
 from experiments.bench.check import check
-from experiments.bench.contenders import Contender, build, made_up_batch
+from experiments.bench.contenders import Contender, build, initialized_model, made_up_batch
 from experiments.bench.peers import PEERS
 from experiments.bench.side_by_side import groups
 from experiments.bench.worker import Turn, Worker, repeat
@@ -311,6 +311,12 @@ def test_a_step_of_span_corruption_reads_inputs_and_targets():
     assert cell.settings.row_length == 35
     assert made_up_batch(cell.settings).inputs["tokens"].shape == (2, 32)
     assert build(cell).work.tokens == 2 * (32 + 8)
+
+
+def test_a_step_of_span_corruption_has_the_ids_of_its_sentinels():
+    words = ("objective=span_corruption", "model=t5_nano", "layers=1", "objective.sentinels=70")
+    embedding = initialized_model(contender(*words).settings).get_submodule("embedding.token")
+    assert embedding.num_embeddings == 300 + 70
 
 
 def test_a_step_of_translation_reads_sentences_as_long_as_is_allowed():
