@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from experiments.formats.format import Format
 
 CUSTOM = "transformers-custom"  # the --format of `export_custom`
-POSITION_TABLE = "embedding.position.weight"
 
 
 def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint, model_type: str | None) -> None:
@@ -40,9 +39,7 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
     model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
     load_weights(model, run, tokenizer.digest, checkpoint, print)
     ours = {key.removeprefix(MODEL): value for key, value in weights(model).items()}
-    if first := format.first_position(config):
-        ours[POSITION_TABLE] = _after_unused_rows(ours[POSITION_TABLE], first)
-    theirs = _without_shared(format.to_hugging_face(ours, settings))
+    theirs = _without_shared(format.to_theirs(ours, settings, config))
     with new_folder(target) as partial:
         write_files(partial, theirs, config, tokenizer.with_frame(*format.frame), settings)
     print(f"{target}: {config['architectures'][0]} of {run.name}")
@@ -101,13 +98,6 @@ def _fitting_format(
 def token_ids(tokenizer: Tokenizer) -> dict[str, int]:
     """The ids of the special tokens by transformers' names."""
     return {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
-
-
-def _after_unused_rows(table: Tensor, count: int) -> Tensor:
-    """The position table after unused rows for positions without tokens."""
-    import torch
-
-    return torch.cat([table.new_zeros(count, table.size(1)), table])
 
 
 def _without_shared(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -25,8 +25,6 @@ from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.pretraining import Pretraining
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from experiments.formats.format import Format
 
 
@@ -58,7 +56,7 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     settings = settings.model_copy(update={"tokenizer": own_tokenizer, "runs": str(runs)})
     _check_sentinels(settings, tokenizer, checkpoint)
     unused = [key for key in state if re.fullmatch(format.unused, key)]
-    ours = _our_state({key: value for key, value in state.items() if key not in unused}, format, config)
+    ours = format.to_ours({key: value for key, value in state.items() if key not in unused}, config)
     model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
     restore(weights(model), {MODEL + key: value for key, value in ours.items()})
     agreed = compare_with_transformers(checkpoint, format, settings, model, tokenizer) if check else None
@@ -124,14 +122,6 @@ def _overrides(format: Format, config: Mapping[str, Any], more: list[str], check
         raise Mistake(f"{checkpoint / 'config.json'}: a size is not a number, or is 0: {error}") from error
     overridden = {override.partition("=")[0] for override in more}
     return [*(override for override in of_config if override.partition("=")[0] not in overridden), *more]
-
-
-def _our_state(state: Mapping[str, Tensor], format: Format, config: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Our state dict, whose position table begins with the position of the first token."""
-    ours = format.from_hugging_face(state)
-    if first := format.first_position(config):
-        ours["embedding.position.weight"] = ours["embedding.position.weight"][first:]
-    return ours
 
 
 def _check_sentinels(settings: Settings, tokenizer: Tokenizer, checkpoint: Path) -> None:

@@ -20,6 +20,8 @@ from experiments.settings.run import Settings
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+POSITION_TABLE = "embedding.position.weight"  # the name of ours
+
 
 class Format(ABC):
     """One kind of checkpoint. Every method raises Mistake that names what the format cannot express."""
@@ -40,11 +42,33 @@ class Format(ABC):
 
     @abstractmethod
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Their state dict under our names; without an output embedding if it is the input's."""
+        """Their state dict under our names, all rows of the position table included.
+
+        It is without an output embedding if that is the input's.
+        """
 
     @abstractmethod
     def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
-        """Our state dict under their names."""
+        """A state dict as `from_hugging_face` returns it, under their names."""
+
+    def to_ours(self, state: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
+        """The state dict of our model, whose position table begins with the row of the first token."""
+        ours = self.from_hugging_face(state)
+        if first := self.first_position(config):
+            ours[POSITION_TABLE] = ours[POSITION_TABLE][first:]
+        return ours
+
+    def to_theirs(
+        self, state: Mapping[str, Tensor], settings: Settings, config: Mapping[str, Any]
+    ) -> dict[str, Tensor]:
+        """The state dict of their model. Rows of its position table before that of the first token are zeros."""
+        import torch
+
+        ours = dict(state)
+        if first := self.first_position(config):
+            table = ours[POSITION_TABLE]
+            ours[POSITION_TABLE] = torch.cat([table.new_zeros(first, table.size(1)), table])
+        return self.to_hugging_face(ours, settings)
 
     def completed(self, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Mapping[str, Any]:
         """The config.json, completed by facts that only the weights have."""
