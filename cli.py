@@ -598,12 +598,8 @@ def export(
     contains the code of the model, and is loaded with trust_remote_code=True.
     """
     with _command("export"):
-        from experiments.commands.export_checkpoint import CUSTOM, export_run
-        from experiments.commands.export_custom import export_custom
+        from experiments.commands.export_checkpoint import export_run
 
-        if format == CUSTOM:
-            export_custom(run, target, runs, _known(checkpoint))
-            return
         export_run(run, target, runs, _known(checkpoint), format)
 
 

@@ -19,8 +19,8 @@ from experiments.results.find import find_run
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.run import Settings
-from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.choose import task_of
+from experiments.tasks.trained import load_trained, with_own_tokenizer
 
 RUNTIME_KEYS = {"length", "dropout", "attention_dropout", "backend"}  # of a model: what doesn't make it another one
 
@@ -42,17 +42,14 @@ def evaluate_run(
                 f"--generate: {folder.name} has objective={settings.objective.kind}, which generates no texts"
             )
         settings.objective.check_scorer("--generate")
-    own_tokenizer = FileTokenizer(kind="file", path=str(folder.tokenizer_file()))
-    tokenizer_source: dict[str, object] = {"tokenizer": own_tokenizer}
     if isinstance(settings, FinetuningSettings):
         if split != "validation":
             raise Mistake(
                 f"split={split}: a task is scored on its validation split", "task.validation=FILE gives another one"
             )
         _check_task(folder.name, config["task"], settings.task.model_dump())
-        tokenizer_source = {"pretrained": str(folder.path)}  # whose tokenizer is read
     own_text = settings.learns_from.model_dump() == config["task" if "task" in config else "data"]
-    step, score = _score(folder, settings.model_copy(update=tokenizer_source), own_text, split, checkpoint, generate)
+    step, score = _score(folder, with_own_tokenizer(settings, folder), own_text, split, checkpoint, generate)
     show([{"run": folder.name, "checkpoint": f"{checkpoint}, step {step}", "split": split, **score}], format)
 
 
@@ -111,7 +108,6 @@ def _score(
 
     from experiments.display.progress import Display
     from experiments.measure.hardware import resolve_device, resolve_precision
-    from experiments.record.checkpoint_file import load_weights
     from experiments.training.evaluate import evaluate
     from experiments.training.step.micro_batches import Forward, fitting
 
@@ -126,7 +122,6 @@ def _score(
         if packed is None:
             raise Mistake(f"split = {split!r}: this corpus does not have it", "split=validation, or data.test=FILE")
         objective = source.objective(data.tokenizer)
-        model = source.build_model(data.tokenizer.vocabulary_size)
         trained, present = _trained_on(folder), data.identity["corpus"]
         if own_text and (line := other_version(folder.name, trained, present)):
             display.message(line)
@@ -135,7 +130,7 @@ def _score(
                 f"{folder.name} was trained on text of this {split} split: the score does not tell how well it "
                 "predicts other text"
             )
-        step, header = load_weights(model, folder, data.tokenizer.digest, checkpoint, display.message)
+        model, step, header = load_trained(folder, settings, data.tokenizer, checkpoint, display.message)
         device = resolve_device(trainer.device)
         if (reason := why_slower(settings, device)) is not None:
             display.message(reason)

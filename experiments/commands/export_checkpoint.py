@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from experiments.commands.export_custom import CustomModel, custom_model
 from experiments.config.recorded import pretraining
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
@@ -14,7 +15,7 @@ from experiments.record.folder import TOKENIZER, RunFolder
 from experiments.results.find import find_run
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.run import Settings
-from experiments.tasks.pretraining import Pretraining
+from experiments.tasks.trained import load_trained
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -22,38 +23,60 @@ if TYPE_CHECKING:
     from experiments.data.tokenizer import Tokenizer
     from experiments.formats.format import Format
 
-CUSTOM = "transformers-custom"  # the --format of `export_custom`
+CUSTOM = "transformers-custom"  # the --format of a `CustomModel`
 
 
-def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint, model_type: str | None) -> None:
-    """Write a run's checkpoint as a folder that transformers loads. Raises Mistake."""
+class FormatModel(NamedTuple):
+    """A model as a format stores it, whose code transformers has."""
+
+    settings: Settings
+    format: Format
+    config: dict[str, Any]  # config.json
+
+    def weights(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of our state dict under the names of the format."""
+        return _without_shared(self.format.to_theirs(ours, self.settings, self.config))
+
+    def write_code(self, folder: Path) -> None:
+        """Write nothing."""
+
+    def description(self, run: str) -> str:
+        """A line about the folder, and a second one if the format has a note."""
+        note = self.format.note(self.settings)
+        return f"{self.config['architectures'][0]} of {run}" + (f"\n{note}" if note else "")
+
+
+def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint, format: str | None) -> None:
+    """Write a run's checkpoint as a folder that transformers loads.
+
+    format: a model_type, whose code transformers has; or CUSTOM, with the code of the model, for any variant; None:
+    the first model_type that fits. Raises Mistake.
+    """
     from experiments.data.tokenizer import load
-    from experiments.record.checkpoint_file import MODEL, load_weights, weights
+    from experiments.record.checkpoint_file import MODEL, weights
 
-    check_target(target)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise Mistake(f"{target} exists already", "name a folder that is new or empty")
     run = RunFolder(find_run(name, runs))
     settings = pretraining(run)
     tokenizer = load(run.tokenizer_file())
-    imported = (run.environment() or {}).get("imported", {})
-    format, config = _fitting_format(settings, tokenizer, model_type, imported)
-    model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
-    load_weights(model, run, tokenizer.digest, checkpoint, print)
-    ours = {key.removeprefix(MODEL): value for key, value in weights(model).items()}
-    theirs = _without_shared(format.to_theirs(ours, settings, config))
+    size, special = tokenizer.vocabulary_size, _token_ids(tokenizer)
+    exported: FormatModel | CustomModel
+    if format == CUSTOM:
+        exported = custom_model(settings, size, special)
+    else:
+        imported = (run.environment() or {}).get("imported", {})
+        exported = _fitting(settings, size, special, format, imported)
+    model = load_trained(run, settings, tokenizer, checkpoint, print).model
+    stored = exported.weights({key.removeprefix(MODEL): value for key, value in weights(model).items()})
+    framed = tokenizer.with_frame(*exported.format.frame)
     with new_folder(target) as partial:
-        write_files(partial, theirs, config, tokenizer.with_frame(*format.frame), settings)
-    print(f"{target}: {config['architectures'][0]} of {run.name}")
-    if note := format.note(settings):
-        print(note)
+        _write_files(partial, stored, exported.config, framed, settings)
+        exported.write_code(partial)
+    print(f"{target}: {exported.description(run.name)}")
 
 
-def check_target(target: Path) -> None:
-    """Raises Mistake unless the folder of an export is new or empty."""
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise Mistake(f"{target} exists already", "name a folder that is new or empty")
-
-
-def write_files(
+def _write_files(
     folder: Path, tensors: dict[str, Tensor], config: dict[str, Any], tokenizer: Tokenizer, settings: Settings
 ) -> None:
     """Write what transformers reads: the weights, their configuration, and the tokenizer. Raises OSError."""
@@ -65,10 +88,14 @@ def write_files(
         (folder / name).write_text(to_json(tree, indent=2) + "\n", encoding="utf-8")
 
 
-def _fitting_format(
-    settings: Settings, tokenizer: Tokenizer, model_type: str | None, imported: Mapping[str, Any]
-) -> tuple[Format, dict[str, Any]]:
-    """The format that can hold a model, and its complete config.json. Raises Mistake that says why none can.
+def _fitting(
+    settings: Settings,
+    vocabulary_size: int,
+    special: Mapping[str, int],
+    model_type: str | None,
+    imported: Mapping[str, Any],
+) -> FormatModel:
+    """The model in the format that can hold it. Raises Mistake that says why none can.
 
     For an imported model, the format of its source comes first, with the other keys of the source's config.json.
     """
@@ -83,19 +110,20 @@ def _fitting_format(
     refusals = []
     for format in sorted(candidates, key=lambda format: format.model_type != source):
         try:
-            config = format.config(settings, tokenizer.vocabulary_size)
+            config = format.config(settings, vocabulary_size)
         except Mistake as error:
             refusals.append(f"{format.model_type}: {error}")
             continue
-        config = format.with_tokens(config, token_ids(tokenizer)) | {"dtype": "float32"}
+        config = format.with_tokens(config, special) | {"dtype": "float32"}
         rest = imported.get("config", {}) if format.model_type == source else {}
-        return format, {key: value for key, value in rest.items() if key != "torch_dtype"} | config
+        others = {key: value for key, value in rest.items() if key != "torch_dtype"}
+        return FormatModel(settings, format, others | config)
     raise Mistake(
         "\n  ".join(["no format can express this run:", *refusals]), f"--format {CUSTOM} exports the model of any run"
     )
 
 
-def token_ids(tokenizer: Tokenizer) -> dict[str, int]:
+def _token_ids(tokenizer: Tokenizer) -> dict[str, int]:
     """The ids of the special tokens by transformers' names."""
     return {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import shutil
 import sys
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.commands.export_checkpoint import check_target, token_ids, write_files
-from experiments.config.recorded import pretraining
 from experiments.failures.failure import Mistake
 from experiments.record.code_digest import code_digests, module_name
-from experiments.record.durable import new_folder
-from experiments.record.folder import RunFolder
-from experiments.results.find import find_run
-from experiments.settings.group import WhichCheckpoint
 from experiments.settings.plugins import imported_file, modules
 from experiments.settings.run import Settings
 from experiments.settings.variant import attention_folder
-from experiments.tasks.pretraining import Pretraining
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from experiments.formats.format import Format
 
 PACKAGES = ("model", "settings", "files", "failures")  # of experiments, whose code the folder carries
 # the class of transformers that loads a model of an architecture
@@ -27,25 +27,32 @@ AUTO = {"causal_decoder": "AutoModelForCausalLM", "encoder_decoder": "AutoModelF
 READS_LIKE = {"causal_decoder": "gpt2", "encoder_decoder": "t5"}
 
 
-def export_custom(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint) -> None:
-    """Write a run's checkpoint, of any variant, for `from_pretrained(..., trust_remote_code=True)`. Raises Mistake."""
-    from experiments.data.tokenizer import load
-    from experiments.formats.format import format_of
-    from experiments.record.checkpoint_file import MODEL, load_weights, weights
+class CustomModel(NamedTuple):
+    """A model of any variant, stored with its code for `from_pretrained(..., trust_remote_code=True)`."""
 
-    check_target(target)
-    run = RunFolder(find_run(name, runs))
-    settings = pretraining(run)
-    tokenizer = load(run.tokenizer_file())
-    model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
-    load_weights(model, run, tokenizer.digest, checkpoint, print)
-    stored = {f"model.{key.removeprefix(MODEL)}": value.contiguous() for key, value in weights(model).items()}
+    settings: Settings
+    format: Format  # whose special tokens are those of the model
+    config: dict[str, Any]  # config.json
+
+    def weights(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of our state dict under the names of the class that transformers loads."""
+        return {f"model.{name}": value.contiguous() for name, value in ours.items()}
+
+    def write_code(self, folder: Path) -> None:
+        """Write the code of the model. Raises Mistake for code that could not be loaded from its copy."""
+        _copy_code(folder, self.settings)
+
+    def description(self, run: str) -> str:
+        """A line about the folder."""
+        return f"{self.settings.variant['name']} of {run}, for from_pretrained(..., trust_remote_code=True)"
+
+
+def custom_model(settings: Settings, vocabulary_size: int, special: Mapping[str, int]) -> CustomModel:
+    """The model with its code. special: the ids of special tokens by transformers' names."""
+    from experiments.formats.format import format_of
+
     alike = format_of(READS_LIKE.get(settings.objective.architecture, "bert"))
-    config = alike.with_tokens(_config(settings, tokenizer.vocabulary_size), token_ids(tokenizer))
-    with new_folder(target) as partial:
-        write_files(partial, stored, config, tokenizer.with_frame(*alike.frame), settings)
-        _copy_code(partial, settings)
-    print(f"{target}: {settings.variant['name']} of {run.name}, for from_pretrained(..., trust_remote_code=True)")
+    return CustomModel(settings, alike, alike.with_tokens(_config(settings, vocabulary_size), special))
 
 
 def _config(settings: Settings, vocabulary_size: int) -> dict[str, object]:

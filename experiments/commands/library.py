@@ -23,6 +23,7 @@ from experiments.record.result import Result
 from experiments.results.find import find_run
 from experiments.settings.plugins import take
 from experiments.settings.run import Settings
+from experiments.tasks.trained import load_trained
 
 if TYPE_CHECKING:
     from experiments.data.tokenizer import Tokenizer
@@ -45,17 +46,14 @@ def load(run: str | Path, runs: str | Path = "runs", checkpoint: str = "best") -
     """
     from experiments.data import tokenizer as tokenizers
     from experiments.model.check_inputs import check_inputs_of
-    from experiments.record.checkpoint_file import load_weights
-    from experiments.tasks.choose import task_of
 
     which = known_checkpoint(checkpoint, f"checkpoint={checkpoint!r}")
     folder = RunFolder(find_run(str(run), Path(runs)))
     settings = from_tree(config_here(folder))
     tokenizer = tokenizers.load(folder.tokenizer_file())
-    model = task_of(settings).build_model(tokenizer.vocabulary_size)
-    load_weights(model, folder, tokenizer.digest, which, lambda line: print(line, file=sys.stderr))
+    model = load_trained(folder, settings, tokenizer, which, lambda line: print(line, file=sys.stderr)).model
     check_inputs_of(model)
-    return Loaded(model.eval(), tokenizer, settings)
+    return Loaded(model, tokenizer, settings)
 
 
 def runs(folder: str | Path = "runs", **filters: Any) -> Any:

@@ -19,13 +19,12 @@ from experiments.failures.failure import Mistake
 from experiments.model.kernel_availability import set_kernel_cache
 from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Batch, Objective
-from experiments.record.checkpoint_file import load_weights
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.run import Settings
-from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.pretraining import Pretraining
+from experiments.tasks.trained import load_trained, with_own_tokenizer
 from experiments.training.evaluate import evaluation_batches
 from experiments.training.step.learner import Learner, learner_of
 from experiments.training.step.micro_batches import split
@@ -114,19 +113,17 @@ def open_trained_run(
     """The trained run with its own tokenizer. Raises Mistake, also without a good checkpoint."""
     if (length := settings.model.segment_length) is not None:
         raise Mistake(f"{folder.name}: model.segment_length={length}; maps need a run without segments")
-    tokenizer = FileTokenizer(kind="file", path=str(folder.tokenizer_file()))
     set_kernel_cache(settings)
-    pretraining = Pretraining(settings.model_copy(update={"tokenizer": tokenizer}))
+    pretraining = Pretraining(with_own_tokenizer(settings, folder))
     dataset = pretraining.prepare(report)
-    model = pretraining.build_model(dataset.tokenizer.vocabulary_size)
 
     def say(line: str) -> None:
         report(line, 0, None)
 
-    load_weights(model, folder, dataset.tokenizer.digest, checkpoint, say)
+    model = load_trained(folder, settings, dataset.tokenizer, checkpoint, say).model
     with suppress(RunFolderError):
         result = folder.result()
         if line := other_version(folder.name, (result and result.corpus) or {}, dataset.identity["corpus"]):
             say(line)
     count = min(sequences, len(dataset.validation.tokens))
-    return TrainedRun(folder.name, settings, model.eval(), pretraining.objective(dataset.tokenizer), dataset, count)
+    return TrainedRun(folder.name, settings, model, pretraining.objective(dataset.tokenizer), dataset, count)

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from experiments.commands.export_custom import export_custom
+from experiments.commands.export_checkpoint import CUSTOM, export_run
 from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.config.compose import compose
 from experiments.config.groups import options
@@ -82,7 +82,7 @@ def words_of(name: str) -> Sequence[str]:
 
 @pytest.mark.parametrize("names", [["talking_heads"]])
 def test_a_folder_has_the_weights_of_the_run_and_the_code_of_its_variant(runs, tmp_path):
-    export_custom("talking_heads", tmp_path / "there", runs, "best")
+    export_run("talking_heads", tmp_path / "there", runs, "best", CUSTOM)
     config = json.loads((tmp_path / "there" / "config.json").read_text())
     assert config["auto_map"]["AutoModelForMaskedLM"] == "modeling_attn.AttnModel" and config["model"]["layers"] == 2
     source = tmp_path / "there" / "source"
@@ -141,7 +141,7 @@ def test_a_text_has_the_special_tokens_of_the_training(name, tokens, begins, tmp
     inner, _ = tokenizer_of("bert")
     inner.post_processor = None
     start(tmp_path / "runs" / name, name, Tokenizer(inner).with_sentinels(100))
-    export_custom(name, tmp_path / "there", tmp_path / "runs", "best")
+    export_run(name, tmp_path / "there", tmp_path / "runs", "best", CUSTOM)
     there = type(inner).from_file(str(tmp_path / "there" / "tokenizer.json"))
     assert " ".join(there.encode("the").tokens) == tokens
     config = json.loads((tmp_path / "there" / "config.json").read_text())
@@ -154,7 +154,7 @@ def test_a_text_has_the_special_tokens_of_the_training(name, tokens, begins, tmp
 @pytest.mark.parametrize("names", [[*options("variant"), *OTHERS]], ids=["every_variant"])
 def test_a_run_has_the_same_logits_elsewhere(runs, names, tmp_path):
     for name in names:
-        export_custom(name, tmp_path / name, runs, "best")
+        export_run(name, tmp_path / name, runs, "best", CUSTOM)
     folders = [str(tmp_path / name) for name in names]
     environment = {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1", "HOME": str(tmp_path)}
     command = [sys.executable, "-c", LOAD, str(ROOT), *folders]
