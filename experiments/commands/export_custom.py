@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from experiments.formats.format import Format
 
 PACKAGES = ("model", "settings", "files", "failures")  # of experiments, whose code the folder carries
+OF_MODEL = ("attention/", "experiments/model/")  # folders with what the user adds to a model
 # the class of transformers that loads a model of an architecture
 AUTO = {"causal_decoder": "AutoModelForCausalLM", "encoder_decoder": "AutoModelForSeq2SeqLM"}
 # the format whose special tokens stand around a text as in the training of an architecture
@@ -74,23 +75,23 @@ def _config(settings: Settings, vocabulary_size: int) -> dict[str, object]:
 
 
 def _copy_code(folder: Path, settings: Settings) -> None:
-    """Copy the two files that transformers reads, and `source/` with the packages that they import."""
+    """Copy the two files that transformers reads, and `source/` with the code that they import."""
     attention = attention_folder()
     experiments = Path(__file__).parents[1]
     no_bytecode = shutil.ignore_patterns("__pycache__")
     for file in (experiments / "formats" / "custom").glob("*_attn.py"):
         shutil.copy(file, folder)
     shutil.copytree(attention, folder / "source" / "attention", ignore=no_bytecode)
+    for package in PACKAGES:
+        shutil.copytree(experiments / package, folder / "source" / "experiments" / package, ignore=no_bytecode)
     added = modules()
     for name in code_digests(settings.model_dump(), None):
-        users = added.get(name) if name.startswith("attention/") else imported_file(module_name(name))
+        users = added.get(name) if name.startswith(OF_MODEL) else imported_file(module_name(name))
         if users is not None:
             _check_loadable(name, users)
             copy = folder / "source" / name
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(users, copy)
-    for package in PACKAGES:
-        shutil.copytree(experiments / package, folder / "source" / "experiments" / package, ignore=no_bytecode)
     shutil.copy(experiments / "__init__.py", folder / "source" / "experiments")
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from experiments.model.architectures.causal_decoder import CausalDecoder
 from experiments.model.transformer import Transformer
 
 
@@ -58,7 +57,7 @@ def parts_of(model: Transformer) -> list[Part]:
     """The parts of a model, in the order of `model.attentions`: self-attention of every layer, then the decoder's."""
     own, all_places = len(model.layers), len(model.attentions)
     if own == all_places:
-        return [Part("", range(own), causal=isinstance(model, CausalDecoder))]
+        return [Part("", range(own), causal=model.causal)]
     encoder = 2 * own - all_places
     return [
         Part("encoder", range(encoder)),

@@ -3,49 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import torch
 from torch import nn
 
 from attention.layers.attention_layer import AttentionLayer
-from experiments.failures.failure import Mistake
-from experiments.failures.wording import did_you_mean
-from experiments.model.architectures.bert import Bert
-from experiments.model.architectures.causal_decoder import CausalDecoder
-from experiments.model.architectures.encoder_decoder import EncoderDecoder
-from experiments.model.architectures.sentence_order_encoder import SentenceOrder
-from experiments.model.architectures.two_stream_encoder import TwoStreamEncoder
 from experiments.model.initialization import initialize
 from experiments.model.layers.encoder import EncoderLayer
 from experiments.model.layers.norm import deep_gains, ends_with_norm
 from experiments.model.transformer import Transformer
 from experiments.settings.model import Model
-from experiments.settings.objective import ObjectiveSettings
-
-ARCHITECTURES: dict[str, type[Transformer]] = {
-    "encoder": Bert,
-    "sentence_order_encoder": SentenceOrder,
-    "causal_decoder": CausalDecoder,
-    "two_stream_encoder": TwoStreamEncoder,
-    "encoder_decoder": EncoderDecoder,
-}
+from experiments.settings.objective import ARCHITECTURES
 
 
-def architecture_of(objective: ObjectiveSettings) -> str:
-    """The architecture that an objective names. Raises Mistake if ARCHITECTURES has none of that name."""
-    name: str = getattr(objective, "architecture", "")
-    if name not in ARCHITECTURES:
-        file = "/".join(type(objective).__module__.split(".")) + ".py"
-        known = f"must be one of {', '.join(ARCHITECTURES)}" + did_you_mean(name, ARCHITECTURES)
-        raise Mistake(f"{file}: architecture = {name!r}: {known}")
-    return name
+def construct(architecture: str, model: Model, variant: dict[str, Any], vocabulary_size: int) -> Transformer:
+    """Construct the model of experiments/model/architectures/ARCHITECTURE.py, without starting values."""
+    module = import_module(f"{ARCHITECTURES}.{architecture}")
+    transformer: Transformer = module.Architecture(model, variant, vocabulary_size)
+    return transformer
 
 
 def build(architecture: str, model: Model, variant: dict[str, Any], vocabulary_size: int, seed: int) -> Transformer:
     """Build the model on the CPU. Its starting values depend only on the arguments; the global RNG stays as it was."""
     with torch.random.fork_rng(devices=[]):
-        transformer = ARCHITECTURES[architecture](model, variant, vocabulary_size)
+        transformer = construct(architecture, model, variant, vocabulary_size)
     initialize(transformer, seed, model.initial_std)
     if model.initial_std is None:
         fold_scale(transformer.attentions)

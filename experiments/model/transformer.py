@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -16,6 +16,8 @@ class Transformer(nn.Module):
 
     variant: the content of a YAML file of conf/variant: `name`, a module of `attention`, and its arguments.
     """
+
+    causal: ClassVar[bool] = False  # whether a position attends only to itself and those before it, on the only side
 
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__()

@@ -30,8 +30,10 @@ from typing import Any, NamedTuple
 from attention.kernels import kernel_modules
 from experiments.files.digest import bytes_digest, digest, text_digest
 from experiments.settings.norm import NORM_KINDS
+from experiments.settings.objective import ARCHITECTURES, architecture_of
 from experiments.settings.plugins import code_folders, imported_file, module_file, modules
 from experiments.settings.position import POSITION_KINDS
+from experiments.settings.run import OBJECTIVE_KINDS
 from experiments.settings.variant import attention_folder, module_of
 
 ROOTS = (
@@ -48,7 +50,7 @@ TRAINING_ROOTS = (
     "experiments.training.evaluate",
 )
 FINETUNED_ROOTS = (
-    "experiments.model.architectures.finetuned_encoder",
+    "experiments.model.finetuned_encoder",
     "experiments.tasks.finetuning.objective",
     "experiments.tasks.finetuning.weights",
 )
@@ -105,10 +107,12 @@ def code_digests(
     settings: those of the run, as in its config.yaml. backend: the kernels that ran, joined by `+`. root: the project's
     root. trained: False for an imported run, of which the training and the evaluation of `attn` are no part.
 
-    Raises LookupError if a file, a norm or a position is missing that the settings name.
+    Raises LookupError if a file, an objective, a norm or a position is missing that the settings name, and Mistake for
+    an objective that names no architecture.
     """
     variant, objective = module_of(settings["variant"]), settings["objective"]["kind"]
     modules: tuple[str, ...] = (f"attention.{variant}", f"experiments.objectives.kinds.{objective}", *ROOTS)
+    modules += (f"{ARCHITECTURES}.{architecture_of(OBJECTIVE_KINDS[objective])}",)
     if "task" in settings:
         modules += (*FINETUNED_ROOTS, f"experiments.tasks.finetuning.kinds.{settings['task']['kind']}")
     ran = frozenset((backend or "").split("+"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Literal, TypeVar, Union
 
@@ -24,12 +25,12 @@ def kinds(package: str, base: type[Kind]) -> dict[str, type[Kind]]:
     return {name: _settings_class(f"{package}.{name}", name, base) for name in names}
 
 
-def one_of(package: str, base: type[Kind]) -> Any:
-    """The union of the kinds of a package, as the type of a field.
+def one_of(kinds: Mapping[str, type[Group]]) -> Any:
+    """The union of kinds, as the type of a field.
 
     Pydantic distinguishes them by their field `kind`.
     """
-    return Union[tuple(kinds(package, base).values())]  # noqa: UP007 - built at run time
+    return Union[tuple(kinds.values())]  # noqa: UP007 - built at run time
 
 
 def _settings_class(module: str, kind: str, base: type[Kind]) -> type[Kind]:

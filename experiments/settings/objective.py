@@ -6,17 +6,23 @@ write one.
 
 from __future__ import annotations
 
+import pkgutil
+from importlib import import_module
 from typing import ClassVar
 
 from typing_extensions import Self
 
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 from experiments.settings.group import Group
+
+ARCHITECTURES = "experiments.model.architectures"  # the package; it lies above the settings, which know its name only
 
 
 class ObjectiveSettings(Group):
     """The keys of an objective, and its requirements for the data and the model; lengths in tokens."""
 
-    architecture: ClassVar[str]  # the model that it trains, a key of experiments.model.build.ARCHITECTURES
+    architecture: ClassVar[str]  # the model that it trains, a file of experiments/model/architectures
     reads_targets: ClassVar[bool] = True  # the model is given what it predicts, hidden by what may attend to it
     reads_pairs: ClassVar[bool] = False  # its data are pairs, of a source and a target sentence
     generates: ClassVar[bool] = False  # its model is also scored by texts that it writes by itself
@@ -45,3 +51,14 @@ class ObjectiveSettings(Group):
     def without_generation(self) -> Self:
         """The same objective in a run that, when it ends, is scored by its loss alone and generates no text."""
         return self
+
+
+def architecture_of(objective: type[ObjectiveSettings]) -> str:
+    """The architecture that an objective names. Raises Mistake if it has no file."""
+    name: str = getattr(objective, "architecture", "")
+    known = sorted(module.name for module in pkgutil.iter_modules(import_module(ARCHITECTURES).__path__))
+    if name not in known:
+        file = "/".join(objective.__module__.split(".")) + ".py"
+        must = f"must be one of {', '.join(known)}{did_you_mean(name, known)}"
+        raise Mistake(f"{file}: architecture = {name!r}: {must}")
+    return name

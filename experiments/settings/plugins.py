@@ -29,6 +29,7 @@ REGISTRIES = (
     "attention/kernels",
     "experiments/data/kinds",
     "experiments/formats",
+    "experiments/model/architectures",
     "experiments/objectives/kinds",
     "experiments/tables/measured",
     "experiments/tables/numerical",

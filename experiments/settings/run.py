@@ -19,7 +19,7 @@ from experiments.settings.schedule import Schedule
 from experiments.settings.tokenizer import TokenizerSettings
 from experiments.settings.trainer import Precision, Trainer
 
-OBJECTIVES = "experiments.objectives.kinds"  # the package
+OBJECTIVE_KINDS = kinds("experiments.objectives.kinds", ObjectiveSettings)
 
 if TYPE_CHECKING:
     Objective = ObjectiveSettings
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     BackendName = str
 else:
     BackendName = Literal[("auto", *kernel_modules())]
-    Objective = Annotated[one_of(OBJECTIVES, ObjectiveSettings), Field(discriminator="kind")]
-    Data = Annotated[one_of("experiments.data.kinds", DataSettings), Field(discriminator="kind")]
+    Objective = Annotated[one_of(OBJECTIVE_KINDS), Field(discriminator="kind")]
+    Data = Annotated[one_of(kinds("experiments.data.kinds", DataSettings)), Field(discriminator="kind")]
 
 # keys of a group that one of another name decides
 DECIDED = {"memory_size": "hidden_size", "softmax_heads": "heads"}
@@ -114,7 +114,7 @@ class Settings(Group):
         pairs = self.data.holds_pairs
         if pairs != self.objective.reads_pairs:
             of_pairs = "data of sentence pairs: data=pairs data.train=FILE, data=multi30k"
-            readers = (kind for kind, of in kinds(OBJECTIVES, ObjectiveSettings).items() if of.reads_pairs)
+            readers = (kind for kind, of in OBJECTIVE_KINDS.items() if of.reads_pairs)
             needs = " or ".join(f"objective={kind}" for kind in readers) if pairs else of_pairs
             asks = f"data.kind = {self.data.kind!r}" if pairs else f"objective.kind = {self.objective.kind!r}"
             raise ValueError(f"{asks}: needs {needs}")

@@ -9,6 +9,7 @@ from experiments.data.cache import Cache, MissingError
 from experiments.data.corpus import open_corpus
 from experiments.data.packing import Dataset, obtain
 from experiments.data.tokenizer import ReportProgress, Tokenizer, load
+from experiments.settings.objective import architecture_of
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:
@@ -70,18 +71,21 @@ class Pretraining:
 
     def build_model(self, vocabulary_size: int) -> Transformer:
         """The model that the objective trains, without values."""
-        from experiments.model.build import ARCHITECTURES, architecture_of
+        from experiments.model.build import construct
 
         settings = self.settings
-        return ARCHITECTURES[architecture_of(settings.objective)](settings.model, settings.variant, vocabulary_size)
+        return construct(self._architecture, settings.model, settings.variant, vocabulary_size)
 
     def build_initialized_model(self, vocabulary_size: int) -> Transformer:
         """The model that the objective trains, with its starting values."""
-        from experiments.model.build import architecture_of, build
+        from experiments.model.build import build
 
         settings = self.settings
-        architecture = architecture_of(settings.objective)
-        return build(architecture, settings.model, settings.variant, vocabulary_size, settings.seed)
+        return build(self._architecture, settings.model, settings.variant, vocabulary_size, settings.seed)
+
+    @property
+    def _architecture(self) -> str:
+        return architecture_of(type(self.settings.objective))
 
     def _obtain(self, cache: Cache, report: ReportProgress) -> Dataset:
         settings = self.settings

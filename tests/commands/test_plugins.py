@@ -15,10 +15,14 @@ import pytest
 
 import experiments
 from experiments.commands.export_custom import _copy_code
+from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
+from experiments.model.architectures import encoder
+from experiments.objectives.kinds.masked import Masked
 from experiments.record import code_digest
 from experiments.record.code_digest import code_digests
 from experiments.settings import plugins
+from experiments.tasks.pretraining import Pretraining
 from tests.fixtures.finetuning import FINE_TUNING, labelled, write_lines
 from tests.fixtures.plugins import FILES, LOUD, write_files
 from tests.fixtures.tiny import TINY
@@ -32,6 +36,14 @@ OWN = (
     f"halls/fast{EXTENSION_SUFFIXES[0]}", "scripts/__init__.py", "scripts/echo.py",
     "colorsys.py",
 )  # fmt: skip
+SMALL = ["hidden_size=24", "heads=2", "layers=1", "length=16"]
+QUIET = """
+from experiments.model.architectures import encoder
+
+
+class Architecture(encoder.Architecture):
+    quiet = True
+"""
 SHORT = ["max_steps=2", "heads=2", "trainer.log_every=1"]
 
 
@@ -102,8 +114,6 @@ def test_a_run_is_fine_tuned_with_the_folder_that_it_was_made_with(attn, loud, s
 
 def test_a_file_that_an_added_one_imports_is_a_part_of_the_run(loud, short):
     plugins.add([f"plugins={loud}"])
-    from experiments.config.compose import compose
-
     before = code_digests(compose([*short, "variant=loud"]).model_dump(), "reference")
     changed = {"attention/loudness.py": "def louder(x, gain):\n    return x + gain\n"}
     other = write_files(loud.parent / "other", FILES | changed)
@@ -151,6 +161,20 @@ def test_the_users_own_modules_that_an_added_file_imports_count_too(attn, loud, 
     assert f"{name}: acoustics/rooms.py has changed since plugins={loud}\n" in evaluated.stderr
 
 
+def test_an_architecture_is_built_counted_and_exported(unplugged, tmp_path, monkeypatch):
+    monkeypatch.setattr(Masked, "architecture", "quiet_encoder")
+    file = "experiments/model/architectures/quiet_encoder.py"
+    folder = write_files(tmp_path / "mine", {file: QUIET})
+    plugins.add([f"plugins={folder}"])
+    settings = compose([*SMALL, "objective=masked"])
+    model = Pretraining(settings).build_initialized_model(23)
+    assert isinstance(model, encoder.Architecture) and model.quiet
+    assert file in code_digests(settings.model_dump(), None)
+    (tmp_path / "there").mkdir()
+    _copy_code(tmp_path / "there", settings)
+    assert (tmp_path / "there" / "source" / file).read_text(encoding="utf-8") == QUIET
+
+
 @pytest.mark.parametrize(
     ("imported", "file"),
     [
@@ -195,8 +219,6 @@ def test_modules_that_the_copy_in_an_export_could_not_replace_are_refused(loud, 
         monkeypatch.syspath_prepend(str(folder))
     monkeypatch.setattr("experiments.commands.export_custom.PACKAGES", ())
     plugins.add([f"plugins={loud}"])
-    from experiments.config.compose import compose
-
     for module, reason in (("packed", "is in an archive"), ("colorsys", "has the name of a module of Python")):
         write_files(loud, {"attention/loudness.py": f"import {module}\n"})
         code_digest._file.cache_clear()

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
 from experiments.formats.bert import BertFormat
-from experiments.model.architectures.bert import Bert
+from experiments.model.architectures import encoder
 from experiments.model.build import build
 
 FORMAT = BertFormat()
@@ -40,7 +40,9 @@ def hugging_face_bert(hidden_size: int, layers: int, heads: int, tied: bool = Tr
 
 @pytest.fixture
 def our_bert(settings_of, variant_of):
-    def make(hidden_size: int, layers: int, heads: int, tied: bool = True, activation: str = "gelu") -> Bert:
+    def make(
+        hidden_size: int, layers: int, heads: int, tied: bool = True, activation: str = "gelu"
+    ) -> encoder.Architecture:
         model = settings_of(
             hidden_size=hidden_size,
             intermediate_size=3 * hidden_size,
@@ -55,7 +57,7 @@ def our_bert(settings_of, variant_of):
         )
         size = hidden_size // heads
         variant = variant_of(model, "multi_head", heads=heads, key_size=size, value_size=size)
-        return Bert(model, variant | {"backend": "auto"}, 31).eval()
+        return encoder.Architecture(model, variant | {"backend": "auto"}, 31).eval()
 
     return make
 

@@ -19,7 +19,7 @@ import torch
 from experiments.cells.cell import execute, folder_of
 from experiments.config.compose import compose
 from experiments.config.groups import options
-from experiments.model.architectures.bert import Bert
+from experiments.model.architectures import encoder
 from experiments.settings.model import Model, Norm
 from experiments.tasks.pretraining import Pretraining
 
@@ -95,5 +95,5 @@ def test_the_tokenizer_of_a_run_trains_another(trained):
 def test_the_base_model_has_the_parameters_of_bert_base():
     settings = compose(["model=base"])
     with torch.device("meta"):
-        bert = Bert(settings.model, settings.variant, vocabulary_size=30522)
+        bert = encoder.Architecture(settings.model, settings.variant, vocabulary_size=30522)
     assert bert.parameter_counts()["total"] == 109_514_298

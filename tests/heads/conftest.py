@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from experiments.data.packing import Dataset, Packed
 from experiments.heads.trained_run import TrainedRun
-from experiments.model.architectures.bert import Bert
+from experiments.model.architectures import encoder
 from experiments.model.build import build
 from experiments.objectives.objective import Batch
 from experiments.settings.model import Model
@@ -44,10 +44,10 @@ def group(name: str) -> Any:
 
 
 @pytest.fixture(scope="session")
-def bert_of() -> Callable[..., Bert]:
+def bert_of() -> Callable[..., encoder.Architecture]:
     """bert_of("talking_heads", seed=0, heads=3, key_size=4, **changes of the model): in float64."""
 
-    def make(variant: str, seed: int = 0, heads: int = 3, key_size: int = 4, **changes: Any) -> Bert:
+    def make(variant: str, seed: int = 0, heads: int = 3, key_size: int = 4, **changes: Any) -> encoder.Architecture:
         model = small_model(**changes)
         sizes = {"hidden_size": model.hidden_size, "heads": heads, "key_size": key_size, "value_size": 4}
         tree = OmegaConf.create({**sizes, "backend": "auto", "model": model.model_dump(), "variant": group(variant)})
@@ -67,7 +67,7 @@ def batch() -> Batch:
 
 
 @pytest.fixture(scope="session")
-def known(bert_of: Callable[..., Bert]) -> Bert:
+def known(bert_of: Callable[..., encoder.Architecture]) -> encoder.Architecture:
     """One layer, four heads: to the previous token; uniform; and two that are identical."""
     bert = bert_of("multi_head", heads=4, key_size=LENGTH, hidden_size=LENGTH, layers=1, position="learned")
     attention = bert.layers[0].attention
@@ -85,10 +85,10 @@ def known(bert_of: Callable[..., Bert]) -> Bert:
 
 
 @pytest.fixture(scope="session")
-def trained_run_of() -> Callable[[Bert], TrainedRun]:
+def trained_run_of() -> Callable[[encoder.Architecture], TrainedRun]:
     """The model as a run, on sequences of [CLS] and seven tokens; the higher the token, the rarer."""
 
-    def make(model: Bert) -> TrainedRun:
+    def make(model: encoder.Architecture) -> TrainedRun:
         tokens = np.random.default_rng(0).integers(1, VOCABULARY, (6, LENGTH)).astype(np.uint16)
         tokens[:, 0] = CLS
         packed = Packed("validation", tokens, tokens.size, tokens.size, 1)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from experiments.model.architectures.bert import Bert
+from experiments.model.architectures import encoder
 from experiments.model.build import build
 from experiments.settings.model import Model
 
@@ -90,7 +90,7 @@ def variant_of() -> Callable[..., dict[str, Any]]:
 
 
 @pytest.fixture
-def bert_of() -> Callable[..., Bert]:
+def bert_of() -> Callable[..., encoder.Architecture]:
     """bert_of(variant="multi_head", seed=0, heads=3, key_size=4, value_size=4, **changes of the model): in float64."""
 
     def make(variant="multi_head", seed=0, heads=3, key_size=4, value_size=4, architecture="encoder", **changes):

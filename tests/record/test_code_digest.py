@@ -50,6 +50,7 @@ def edited(tmp_path, gated):
         ("attention/kernels/compiled/attend.cpp", "{", "{;"),
         ("experiments/objectives/kinds/masked.py", "class Masked", "class Masks"),
         ("experiments/objectives/loss.py", "def ", "def a_"),
+        ("experiments/model/architectures/encoder.py", "def ", "def a_"),
         ("experiments/model/layers/norm.py", "def ", "def a_"),
         ("experiments/data/batches.py", "def ", "def a_"),
         ("experiments/training/step/optimizers/kinds/muon.py", "3.4445", "3.4446"),
@@ -77,6 +78,7 @@ def test_a_change_of_anything_that_a_run_computes_with_changes_its_file(gated, e
         ("attention/kernels/compiled/attend.cpp", "\n", "\n// a comment\n"),
         ("attention/talking_heads.py", "class Attention", "class Attentions"),
         ("attention/kernels/blocked.py", "def attend", "def attends"),
+        ("experiments/model/architectures/two_stream_encoder.py", "def ", "def a_"),
         ("experiments/training/decoding/beam.py", "def ", "def a_"),
     ],
 )
@@ -124,7 +126,7 @@ def test_a_fine_tuned_run_computes_with_its_head_and_its_task_too(gated):
     finetuned = code_digests(gated | {"task": {"kind": "span"}}, "compiled")
     names = ("objective", "weights", "kinds/span", "answers", "squad")
     task = {f"experiments/tasks/finetuning/{name}.py" for name in names}
-    head = {"experiments/model/architectures/finetuned_encoder.py"}
+    head = {"experiments/model/finetuned_encoder.py"}
     assert finetuned.keys() - code_digests(gated, "compiled").keys() == task | head
 
 
@@ -173,6 +175,20 @@ def test_of_the_tables_of_norms_and_positions_the_lines_of_the_model_count(gated
     now = code_digests(gated, None)
     files = [f"experiments/settings/norm.py: {norm}", f"experiments/settings/position.py: {position}"]
     assert sorted(name for name in before if now[name] != before[name]) == files
+
+
+@pytest.mark.parametrize(
+    ("objective", "names"),
+    [
+        ("masked", {"encoder"}),
+        ("permutation", {"encoder", "two_stream_encoder"}),  # with the class that it extends
+        ("translation", {"encoder_decoder"}),
+    ],
+)
+def test_of_the_architectures_that_of_the_objective_counts(gated, objective, names):
+    digests = code_digests(gated | {"objective": {"kind": objective}}, None)
+    folder = "experiments/model/architectures/"
+    assert {name for name in digests if name.startswith(folder)} == {f"{folder}{name}.py" for name in names}
 
 
 def test_every_objective_has_its_file(gated):

@@ -14,7 +14,7 @@ from experiments.commands.table import TableOptions, show_table
 from experiments.config.compose import compose
 from experiments.config.groups import options
 from experiments.failures.failure import Mistake
-from experiments.model.architectures.bert import Bert
+from experiments.model.architectures import encoder
 from experiments.tables.costs import BUDGETS
 from experiments.tables.definition import folder, published
 from experiments.tables.definition.folder import TABLES, checked, names
@@ -150,7 +150,7 @@ def test_the_mechanisms_of_today_have_equal_parameters(budget):
     for row in table.rows.values():
         config = compose(merged(parse(table.budgets[budget].overrides), parse(row.overrides)))
         with torch.device("meta"):
-            counts[row.label] = Bert(config.model, config.variant, 8192).parameter_counts()["total"]
+            counts[row.label] = encoder.Architecture(config.model, config.variant, 8192).parameter_counts()["total"]
     assert all(count == pytest.approx(counts["multi-head"], rel=0.005) for count in counts.values()), counts
 
 
@@ -232,7 +232,7 @@ def test_matched_arms_have_the_parameters_of_what_they_match(name, larger, match
     counts = []
     for settings in map(source.settings, source.cells([0])):
         with torch.device("meta"):
-            counts.append(Bert(settings.model, settings.variant, 4096).parameter_counts()["total"])
+            counts.append(encoder.Architecture(settings.model, settings.variant, 4096).parameter_counts()["total"])
     assert counts[0] == pytest.approx(counts[1], rel=1e-3)
 
 

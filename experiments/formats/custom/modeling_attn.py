@@ -71,8 +71,8 @@ def _build(config: AttnConfig) -> torch.nn.Module:
     # not as statements, which transformers takes for packages to be installed
     build, settings = (import_module(f"experiments.{name}") for name in ("model.build", "settings.model"))
     _warn_of_other_code(source, Path(str(build.__file__)).parents[2])
-    model: torch.nn.Module = build.ARCHITECTURES[config.architecture](
-        settings.Model(**config.model), config.variant, config.vocab_size
+    model: torch.nn.Module = build.construct(
+        config.architecture, settings.Model(**config.model), config.variant, config.vocab_size
     )
     return model
 

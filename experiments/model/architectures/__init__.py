@@ -1,1 +1,1 @@
-"""The architectures: encoders, a causal decoder and an encoder-decoder, one file each."""
+"""The architectures, one file each with a class `Architecture`. An objective names the file of its model."""

@@ -12,12 +12,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from experiments.failures.failure import Mistake
-from experiments.model.architectures.bert import Bert
+from experiments.model.architectures import encoder
 from experiments.model.layers.segments import cut, joined, seen, with_previous
 from experiments.settings.model import Model
 
 
-class CausalDecoder(Bert):
+class Architecture(encoder.Architecture):
     """BERT's layers with causal attention: no position attends to a later one.
 
     norm=pre, position=learned, activation=gelu_tanh, embedding_norm=false and head_bias=false make it GPT-2.
@@ -53,7 +53,7 @@ class CausalDecoder(Bert):
         token_types: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """Encode as `Bert` does. If a sequence ends within a segment, the segment is padded, and the padding masked."""
+        """Encode like an encoder. A sequence that ends within a segment is padded, and the padding masked."""
         length = tokens.size(1)
         L = length if self.segment_length is None else self.segment_length
         if length <= L:

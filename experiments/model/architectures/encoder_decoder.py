@@ -20,7 +20,7 @@ from experiments.model.transformer import Transformer, linear_multiplies
 from experiments.settings.model import Model
 
 
-class EncoderDecoder(Transformer):
+class Architecture(Transformer):
     """`model.layers` layers on each side, one embedding for both, and the attention variant in all three attentions.
 
     Both sides share one table of learned positions. Each side has its own table of relative positions, as in T5: for

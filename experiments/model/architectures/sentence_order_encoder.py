@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments.model.architectures.bert import Bert
+from experiments.model.architectures import encoder
 from experiments.model.transformer import linear_multiplies
 from experiments.settings.model import Model
 
 
-class SentenceOrder(Bert):
+class Architecture(encoder.Architecture):
     """BERT with a second head on [CLS]."""
 
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:

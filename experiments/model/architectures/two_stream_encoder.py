@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from experiments.failures.failure import Mistake
-from experiments.model.architectures.bert import Bert
+from experiments.model.architectures import encoder
 from experiments.model.layers.local import refuse_local
 from experiments.model.transformer import linear_multiplies
 from experiments.settings.model import Model
 
 
-class TwoStreamEncoder(Bert):
+class Architecture(encoder.Architecture):
     """Besides its content, each position has a query that knows its place but not its token, in the same layers.
 
     Both attend to the content. The content of i attends to that of j if order(j) <= order(i); the query of i does if

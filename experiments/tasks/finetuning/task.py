@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.data.cache import Cache, MissingError
 from experiments.data.packing import Dataset, Packed
 from experiments.data.tokenizer import TOKENIZER_FILE, ReportProgress, Tokenizer, load
+from experiments.failures.failure import Mistake
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import PREFIX, RunFolder
 from experiments.settings.finetuning import FinetuningSettings
@@ -18,7 +19,7 @@ from experiments.tasks.finetuning.rows import check_splits, identity, is_local
 from experiments.tasks.finetuning.weights import pretrained_weights
 
 if TYPE_CHECKING:
-    from experiments.model.architectures.finetuned_encoder import FinetunedEncoder
+    from experiments.model.finetuned_encoder import FinetunedEncoder
     from experiments.model.transformer import Transformer
     from experiments.objectives.objective import Vocabulary
     from experiments.tasks.finetuning.objective import FinetuningObjective
@@ -98,17 +99,25 @@ class Finetuning:
         return ""
 
     def build_model(self, vocabulary_size: int) -> FinetunedEncoder:
-        """The pretrained layers with a new head, without values; for an encoder-decoder, the layers of its encoder."""
-        from experiments.model.architectures.bert import Bert
-        from experiments.model.architectures.finetuned_encoder import FinetunedEncoder
+        """The pretrained layers with a new head, without values; for an encoder-decoder, the layers of its encoder.
+
+        Raises Mistake for an architecture that is neither an encoder-decoder nor one stack of layers.
+        """
+        from experiments.model.architectures import encoder
+        from experiments.model.finetuned_encoder import FinetunedEncoder
         from experiments.tasks.pretraining import Pretraining
 
         settings = self.settings
         if settings.objective.architecture == "encoder_decoder":
-            body = Bert(settings.model.model_copy(update={"output_scaled": False}), settings.variant, vocabulary_size)
+            unscaled = settings.model.model_copy(update={"output_scaled": False})
+            body = encoder.Architecture(unscaled, settings.variant, vocabulary_size)
         else:
             whole = Pretraining(settings).build_model(vocabulary_size)
-            assert isinstance(whole, Bert), "a model of one stack of layers"
+            if not isinstance(whole, encoder.Architecture):
+                raise Mistake(
+                    f"{settings.pretrained}: its model, {settings.objective.architecture}, cannot be fine-tuned: its "
+                    "class must be a subclass of the encoder's"
+                )
             body = whole
         return FinetunedEncoder(body, settings.model, settings.task.outputs)
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from experiments.model.architectures.encoder_decoder import EncoderDecoder
+from experiments.model.architectures import encoder_decoder
 
 EXTRA = 50  # a target may have this many tokens more than its source (Vaswani et al. 2017, 6.1)
 
 
 def beam_search(
-    model: EncoderDecoder,
+    model: encoder_decoder.Architecture,
     tokens_BN: Tensor,
     mask_BN: Tensor,
     *,
@@ -70,7 +70,7 @@ def penalty(tokens: int, alpha: float) -> float:
     return float(((5 + tokens) / 6) ** alpha)
 
 
-def _next(model: EncoderDecoder, live_BKT: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
+def _next(model: encoder_decoder.Architecture, live_BKT: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
     """Log probabilities [B, K, V] of the token after each hypothesis. The model reads the whole hypothesis again."""
     B, K, T = live_BKT.shape
     positions = torch.arange(B * K, device=live_BKT.device) * T + T - 1

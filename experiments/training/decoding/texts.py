@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from experiments.data.packing import Packed
 from experiments.data.tokenizer import Tokenizer
-from experiments.model.architectures.encoder_decoder import EncoderDecoder
+from experiments.model.architectures import encoder_decoder
 from experiments.objectives.objective import Batch, DecodedObjective, Decoding
 from experiments.training.decoding.beam import beam_search
 from experiments.training.step.micro_batches import Forward, fitting
@@ -66,7 +66,7 @@ def decode(
     model: nn.Module, forward: Forward, inputs: dict[str, Tensor], tokenizer: Tokenizer, decoding: Decoding
 ) -> list[list[int]]:
     """The tokens of the best text that the beam search finds for each sequence of `inputs`, without [SEP]."""
-    assert isinstance(model, EncoderDecoder), "only an encoder-decoder generates texts"
+    assert isinstance(model, encoder_decoder.Architecture), "only an encoder-decoder generates texts"
     with torch.inference_mode(), autocast(forward.precision, forward.device):
         return beam_search(
             model,

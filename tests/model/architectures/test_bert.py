@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.failures.failure import Mistake
-from experiments.model.architectures.bert import Bert
+from experiments.model.architectures import encoder
 from experiments.settings.model import Model
 from experiments.settings.position import POSITION_KINDS
 
@@ -137,7 +137,7 @@ def test_bert_base_has_the_known_number_of_parameters(settings_of, variant_of):
     )
     variant = variant_of(model, "multi_head", heads=12, key_size=64, value_size=64)
     with torch.device("meta"):
-        bert = Bert(model, variant, 30522)
+        bert = encoder.Architecture(model, variant, 30522)
     assert bert.parameter_counts() == {
         "embedding": (30522 + 512 + 2) * 768,
         "attention": 12 * 4 * (768 * 768 + 768),

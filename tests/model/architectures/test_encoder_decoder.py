@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from experiments.config.compose import compose
 from experiments.config.groups import options
 from experiments.failures.failure import Mistake
-from experiments.model.architectures.encoder_decoder import EncoderDecoder
+from experiments.model.architectures import encoder_decoder
 from experiments.model.build import build
 from experiments.model.layers.position import RelativeBias, bucket
 from experiments.settings.position import POSITION_KINDS
@@ -28,7 +28,7 @@ def composed_variant(variant: str, hidden_size: int, linear_bias: bool) -> dict[
 
 @pytest.fixture
 def model_of(settings_of):
-    def make(variant="multi_head", seed=0, **changes) -> EncoderDecoder:
+    def make(variant="multi_head", seed=0, **changes) -> encoder_decoder.Architecture:
         model = settings_of(**changes)
         resolved = composed_variant(variant, model.hidden_size, model.linear_bias)
         return build("encoder_decoder", model, copy.deepcopy(resolved), VOCABULARY, seed).double().eval()

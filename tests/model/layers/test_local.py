@@ -8,8 +8,7 @@ from pydantic import ValidationError
 from torch.testing import assert_close
 
 from experiments.failures.failure import Mistake
-from experiments.model.architectures.encoder_decoder import EncoderDecoder
-from experiments.model.architectures.two_stream_encoder import TwoStreamEncoder
+from experiments.model.architectures import encoder_decoder, two_stream_encoder
 from tests.model.conftest import small_model
 
 
@@ -50,6 +49,6 @@ def test_the_first_attention_may_have_no_norm(bert_of, tokens):
 
 def test_models_without_local_layers_refuse_them(variant_of):
     model = small_model(local_window=2)
-    for kind in (TwoStreamEncoder, EncoderDecoder):
+    for kind in (two_stream_encoder.Architecture, encoder_decoder.Architecture):
         with pytest.raises(Mistake, match=r"model\.local_window=2"):
             kind(model, variant_of(model, "multi_head", 3, 4, 4) | {"backend": "auto"}, 23)

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from experiments.model.architectures.bert import Bert
+from experiments.model.architectures import encoder
 from experiments.record.checkpoint_file import restore, weights
 
 SHARING = ["none", "attention", "feed_forward", "all"]
@@ -120,8 +120,8 @@ def test_albert_base_has_the_size_of_table_1(settings_of, variant_of):
     variant = variant_of(model, "multi_head", heads=12, key_size=64, value_size=64)
     with torch.device("meta"):
         total = {
-            sharing: Bert(model.model_copy(update={"sharing": sharing}), variant, 30000).parameter_counts()["total"]
-            for sharing in SHARING
+            sharing: encoder.Architecture(settings, variant, 30000).parameter_counts()["total"]
+            for sharing, settings in ((each, model.model_copy(update={"sharing": each})) for each in SHARING)
         }
     # Lan et al., table 4 (E = 128), in millions: theirs have a pooler of 0.6 million too, which sentence order is for
     published = {"none": 89, "attention": 64, "feed_forward": 38, "all": 12}

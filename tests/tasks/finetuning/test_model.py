@@ -7,10 +7,8 @@ import torch
 from torch.testing import assert_close
 
 from experiments.formats.bert import BertFormat
-from experiments.model.architectures.bert import Bert
-from experiments.model.architectures.finetuned_encoder import FinetunedEncoder
-from experiments.model.architectures.sentence_order_encoder import SentenceOrder
-from experiments.model.architectures.two_stream_encoder import TwoStreamEncoder
+from experiments.model.architectures import encoder, sentence_order_encoder, two_stream_encoder
+from experiments.model.finetuned_encoder import FinetunedEncoder
 from experiments.objectives.loss import loss
 from experiments.settings.model import Model
 from experiments.settings.plugins import CONF
@@ -23,7 +21,7 @@ VARIANT = {
 }  # fmt: skip
 
 
-def bert(kind: type[Bert] = Bert, **changes) -> tuple[Bert, Model]:
+def bert(kind: type[encoder.Architecture] = encoder.Architecture, **changes) -> tuple[encoder.Architecture, Model]:
     model = Model(
         hidden_size=24, intermediate_size=48, embedding_size=24, layers=2, sharing="none", length=11, norm="post",
         norm_kind="layer", norm_epsilon=1e-12, embedding_norm=True, position="learned", rotary_base=10000.0,
@@ -106,14 +104,14 @@ def test_padding_changes_nothing(outputs):
 
 
 @pytest.mark.parametrize("sharing", ["none", "all"])
-@pytest.mark.parametrize("kind", [Bert, SentenceOrder, TwoStreamEncoder])
-def test_nothing_is_left_of_what_only_pretraining_needs(kind, sharing):
-    body, model = bert(kind, embedding_size=8, sharing=sharing)
+@pytest.mark.parametrize("architecture", [encoder, sentence_order_encoder, two_stream_encoder])
+def test_nothing_is_left_of_what_only_pretraining_needs(architecture, sharing):
+    body, model = bert(architecture.Architecture, embedding_size=8, sharing=sharing)
     ours, inputs = FinetunedEncoder(body, model, 3), batch()
     ours(positions=torch.tensor([0, 11, 22]), **inputs).square().sum().backward()
     unused = [name for name, parameter in ours.named_parameters() if parameter.grad is None]
     assert not unused
-    plain = FinetunedEncoder(Bert(model, VARIANT, 31), model, 3)
+    plain = FinetunedEncoder(encoder.Architecture(model, VARIANT, 31), model, 3)
     assert ours.parameter_counts() == plain.parameter_counts()
     assert ours.flops_per_token(11, 1 / 11) == plain.flops_per_token(11, 1 / 11)
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -22,10 +22,8 @@ from experiments.model.transformer import Transformer, linear_multiplies
 from experiments.settings.model import Model
 
 
-class Bert(Transformer):
+class Architecture(Transformer):
     """An encoder with the head for masked tokens, whose settings choose its norms and positions."""
-
-    causal: ClassVar[bool] = False  # whether a position attends only to itself and those before it
 
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__(model, variant, vocabulary_size)

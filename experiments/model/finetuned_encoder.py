@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from experiments.model.architectures.bert import Bert
+from experiments.model.architectures import encoder
 from experiments.model.layers.encoder import EncoderLayer
 from experiments.model.transformer import Transformer, linear_multiplies
 from experiments.settings.model import Model
@@ -18,7 +18,7 @@ from experiments.settings.model import Model
 class FinetunedEncoder(Transformer):
     """The pretrained layers `body` without their head, and a new head. outputs: number of labels; None for a span."""
 
-    def __init__(self, body: Bert, model: Model, outputs: int | None) -> None:
+    def __init__(self, body: encoder.Architecture, model: Model, outputs: int | None) -> None:
         nn.Module.__init__(self)
         body.remove_output_head()
         self.body = body

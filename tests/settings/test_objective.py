@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+import pytest
+
+from experiments.failures.failure import Mistake
+from experiments.objectives.kinds.causal import Causal
+from experiments.settings.objective import architecture_of
+from experiments.settings.run import OBJECTIVE_KINDS
+
+
+class Skip(Causal):
+    architecture = "causal_decodr"
+
+
+def test_an_objective_whose_architecture_is_not_there_is_named_by_its_file():
+    Skip.__module__ = "experiments.objectives.kinds.skip"
+    message = "experiments/objectives/kinds/skip.py: architecture = 'causal_decodr': must be one of causal_decoder, .*"
+    with pytest.raises(Mistake, match=message + r"did you mean causal_decoder\?"):
+        architecture_of(Skip)
+
+
+@pytest.mark.parametrize("kind", OBJECTIVE_KINDS)
+def test_every_objective_names_an_architecture(kind):
+    assert architecture_of(OBJECTIVE_KINDS[kind]) == OBJECTIVE_KINDS[kind].architecture
