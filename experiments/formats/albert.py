@@ -32,6 +32,7 @@ FIXED = {
     "model.head_transform": True,
     "model.tied": True,
     "model.head_bias": True,
+    "model.output_scaled": False,
 }
 # settings -> config.json, where they are the same number
 SAME_NUMBERS = {

@@ -34,6 +34,7 @@ FIXED = {
     "model.linear_bias": True,
     "model.head_transform": True,
     "model.head_bias": True,
+    "model.output_scaled": False,
 }
 # settings -> config.json, where they are the same number
 SAME_NUMBERS = {

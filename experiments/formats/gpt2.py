@@ -29,11 +29,13 @@ FIXED = {
     "model.norm_kind": "layer",
     "model.position": "learned",
     "model.embedding_norm": False,
+    "model.first_norm": True,
     "model.gated": False,
     "model.linear_bias": True,
     "model.token_types": 0,
     "model.head_transform": False,
     "model.head_bias": False,
+    "model.output_scaled": False,
 }
 # settings -> config.json, where they are the same number
 SAME_NUMBERS = {

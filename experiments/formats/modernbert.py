@@ -29,6 +29,7 @@ FIXED = {
     "model.head_transform": True,
     "model.tied": True,
     "model.head_bias": True,
+    "model.output_scaled": False,
     "model.dropout": 0.0,
 }
 NEEDED = {

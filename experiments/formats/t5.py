@@ -26,7 +26,9 @@ REQUIRED = {
     "model.embedding_norm": False,
     "model.linear_bias": False,
     "model.token_types": 0,
+    "model.first_norm": True,
     "model.head_transform": False,
+    "model.head_bias": False,
 }
 DUPLICATES = frozenset({"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"})
 

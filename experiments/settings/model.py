@@ -32,7 +32,7 @@ class Model(Group):
     norm_kind: NormName  # what a norm computes, see norms.md
     norm_epsilon: Positive  # added to the variance
     embedding_norm: bool  # a norm on the sum of the embeddings
-    first_norm: bool  # with norm=pre: a norm also before the first attention
+    first_norm: bool  # with norm=pre: a norm also before the first attention, in an encoder-decoder on either side
     position: PositionName  # position encoding
     rotary_base: Positive  # rotary features rotate by 1 to 1 / base radians per token
     local_window: Size | None  # tokens on either side that local layers attend to; null: no layer is local
@@ -50,7 +50,7 @@ class Model(Group):
     head_transform: bool  # a dense layer, the activation and a norm before the output embedding, as BERT has
     tied: bool  # the output embedding is the input embedding
     head_bias: bool  # a bias on each logit
-    output_scaled: bool  # the input of the output embedding is divided by sqrt(hidden_size)
+    output_scaled: bool  # the input of the output embedding is divided by sqrt(embedding_size)
     dropout: Fraction  # dropout of embeddings and of each sub-layer's output
     attention_dropout: Fraction  # dropout of the attention weights
     # standard deviation of the starting values; null: 1 for embeddings, 1 / sqrt(inputs) for linear maps,

@@ -84,7 +84,8 @@ def test_what_it_has_not_is_refused_by_name():
     def changed(word: str) -> list[str]:
         return [word if each.split("=")[0] == word.split("=")[0] else each for each in words]
 
-    for word in ("model.sharing=attention", "norm=pre", "model.embedding_size=24", "model.token_types=0"):
+    words_of_others = ("model.sharing=attention", "norm=pre", "model.embedding_size=24", "model.token_types=0")
+    for word in (*words_of_others, "model.output_scaled=true"):
         with pytest.raises(Mistake, match=word.split("=")[0]):
             FORMAT.config(compose(changed(word)), 31)
     for changes in ({"num_hidden_groups": 2}, {"inner_group_num": 2}, {"embedding_size": 24}, {"hidden_act": "silu"}):

@@ -153,6 +153,7 @@ def test_a_config_that_is_no_bert_of_ours_is_refused(change, said):
         (["model.linear_bias=false"], "model.linear_bias=false"),
         (["model.head_transform=false"], "model.head_transform=false"),
         (["model.token_types=0"], "model.token_types=0"),
+        (["model.output_scaled=true"], "model.output_scaled=true"),
     ],
 )
 def test_what_a_bert_can_not_express_is_named(more, said):

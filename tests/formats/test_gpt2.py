@@ -59,8 +59,10 @@ def test_what_it_has_not_is_refused_by_name():
         )
     with pytest.raises(Mistake, match="key_size=64: GPT-2 has 6"):
         FORMAT.config(compose([*words, "key_size=64"]), 31)
-    with pytest.raises(Mistake, match=r"model\.position=rotary"):
-        FORMAT.config(compose([word.replace("learned", "rotary") for word in words]), 31)
+    for setting, value in (("position", "rotary"), ("first_norm", "false"), ("output_scaled", "true")):
+        key = f"model.{setting}="
+        with pytest.raises(Mistake, match=f"{key}{value}: GPT-2 has"):
+            FORMAT.config(compose([f"{key}{value}", *(word for word in words if not word.startswith(key))]), 31)
     for changes in ({"activation_function": "silu"}, {"scale_attn_by_inverse_layer_idx": True}, {"embd_pdrop": 0.5}):
         with pytest.raises(Mistake, match=next(iter(changes)).split("_")[0]):
             FORMAT.overrides(theirs_of(**SIZES[0]).config.to_dict() | changes)

@@ -126,7 +126,7 @@ def test_whether_the_output_is_tied_say_the_weights_and_whether_it_is_scaled_the
 
 MODEL = (
     "objective=span_corruption", "hidden_size=12", "heads=3", "layers=2", "norm=pre", "model.norm_kind=rms",
-    "model.position=relative", "model.embedding_norm=false", "model.linear_bias=false",
+    "model.position=relative", "model.embedding_norm=false", "model.linear_bias=false", "model.head_bias=false",
 )  # fmt: skip
 
 
@@ -165,6 +165,8 @@ def test_our_models_are_theirs(batch, changes, tmp_path):
         (["key_size=8"], ["value_size=4: T5 has 8"]),
         (["norm=post", "model.position=rotary"], ["norm=post: T5 has pre; model.position=rotary: T5 has relative"]),
         (["model.embedding_norm=true"], ["model.embedding_norm=true: T5 has false"]),
+        (["model.first_norm=false"], ["model.first_norm=false: T5 has true"]),
+        (["model.head_bias=true"], ["model.head_bias=true: T5 has false"]),
         (["model.gated=true", "model.activation=gelu"], ["model.activation=gelu"]),
     ],
 )

@@ -6,17 +6,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
-from experiments.failures.failure import Mistake
 from experiments.model.layers.batch_norm import tell_real
 from experiments.model.layers.build_attention import build_attention
 from experiments.model.layers.embedding import Embedding
 from experiments.model.layers.encoder import Encoder, EncoderLayer
-from experiments.model.layers.feed_forward import ACTIVATIONS
-from experiments.model.layers.norm import build_norm
+from experiments.model.layers.output_head import OutputHead
 from experiments.model.layers.position import position_bias, rotation
 from experiments.model.transformer import Transformer, linear_multiplies
 from experiments.settings.model import Model
@@ -27,16 +23,12 @@ class Architecture(Transformer):
 
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__(model, variant, vocabulary_size)
-        if model.output_scaled:
-            raise Mistake(
-                "model.output_scaled=true: only an encoder-decoder (objective=span_corruption) has it; set false"
-            )
         attentions = [build_attention(variant) for _ in range(model.layers)]
         self.embedding = Embedding(model, vocabulary_size)
         self.rotary = rotation(model)
         self.relative = position_bias(model, attentions[0].softmax_heads, self.causal)
         self.encoder = Encoder(model, attentions)
-        self.head = MaskedHead(model, vocabulary_size)
+        self.head = OutputHead(model, vocabulary_size)
 
     def forward(
         self,
@@ -101,44 +93,3 @@ class Architecture(Transformer):
     def map_size(self, length: int) -> tuple[int, int]:
         """The numbers of queries and memory positions of an attention map, for sequences of this length."""
         return length, length
-
-
-class MaskedHead(nn.Module):
-    """Logits by the output embedding, which is the input embedding if tied. The settings can add BERT's transform.
-
-    If the embedding size E differs from D, the transform maps D to E, or a linear map does if there is no transform.
-    """
-
-    def __init__(self, model: Model, vocabulary_size: int) -> None:
-        super().__init__()
-        self.transform: nn.Module = nn.Identity()
-        if model.head_transform:
-            self.transform = Transform(model)
-        elif model.embedding_size != model.hidden_size:
-            self.transform = nn.Linear(model.hidden_size, model.embedding_size)
-        self.output = None if model.tied else nn.Linear(model.embedding_size, vocabulary_size, bias=False)
-        self.bias = nn.Parameter(torch.zeros(vocabulary_size)) if model.head_bias else None
-
-    def reset_parameters(self) -> None:
-        """Start with a bias of 0, which prefers no token."""
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
-
-    def forward(self, hidden: Tensor, embedding_VE: Tensor) -> Tensor:
-        """hidden [..., D] -> logits [..., V]."""
-        weight_VE = embedding_VE if self.output is None else self.output.weight
-        return F.linear(self.transform(hidden), weight_VE, self.bias)
-
-
-class Transform(nn.Module):
-    """norm(activation(dense(x))), from D to E, between BERT's encoder and its output embedding."""
-
-    def __init__(self, model: Model) -> None:
-        super().__init__()
-        self.dense = nn.Linear(model.hidden_size, model.embedding_size)
-        self.activation = ACTIVATIONS[model.activation]
-        self.norm = build_norm(model, model.embedding_size)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x [..., D] -> [..., E]"""
-        return self.norm(self.activation(self.dense(x)))

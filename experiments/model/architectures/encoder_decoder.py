@@ -6,8 +6,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from torch import Tensor, nn
-from torch.nn import functional as F
+from torch import Tensor
 
 from experiments.failures.failure import Mistake
 from experiments.model.layers.build_attention import build_attention
@@ -15,6 +14,7 @@ from experiments.model.layers.decoder import Decoder, DecoderLayer
 from experiments.model.layers.embedding import Embedding
 from experiments.model.layers.encoder import Encoder, EncoderLayer
 from experiments.model.layers.local import refuse_local
+from experiments.model.layers.output_head import OutputHead
 from experiments.model.layers.position import position_bias, rotation
 from experiments.model.transformer import Transformer, linear_multiplies
 from experiments.settings.model import Model
@@ -26,17 +26,14 @@ class Architecture(Transformer):
     Both sides share one table of learned positions. Each side has its own table of relative positions, as in T5: for
     both directions in the encoder, for one in the decoder, and none in the cross-attention.
 
-    Raises Mistake for a model with token types, with BERT's transform before the output, with shared layers, with an
-    embedding size other than the hidden size, or with norm=deep.
+    Raises Mistake for a model with token types, with shared layers, with an embedding size other than the hidden size,
+    or with norm=deep.
     """
 
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__(model, variant, vocabulary_size)
-        if model.token_types or model.head_transform:
-            raise Mistake(
-                f"model.token_types={model.token_types}, model.head_transform={model.head_transform}: "
-                "an encoder-decoder has neither; set model.token_types=0 model.head_transform=false"
-            )
+        if model.token_types:
+            raise Mistake(f"model.token_types={model.token_types}: an encoder-decoder has none; set 0")
         if model.sharing != "none" or model.embedding_size != model.hidden_size:
             raise Mistake(
                 f"model.sharing={model.sharing}, model.embedding_size={model.embedding_size}: an encoder-decoder "
@@ -54,7 +51,7 @@ class Architecture(Transformer):
         self.decoder_relative = position_bias(model, self_attentions[0].softmax_heads, causal=True)
         self.encoder = Encoder(model, self_attentions[: model.layers])
         self.decoder = Decoder(model, list(zip(self_attentions[model.layers :], cross_attentions, strict=True)))
-        self.head = Output(model, vocabulary_size)
+        self.head = OutputHead(model, vocabulary_size)
 
     def forward(
         self, tokens: Tensor, decoder_tokens: Tensor, positions: Tensor | None = None, *, mask: Tensor | None = None
@@ -107,9 +104,7 @@ class Architecture(Transformer):
     def flops_per_token(self, length: int, predicted_share: float) -> float:
         """FLOPs of training per token of both sides: `length` in the encoder, and the predicted ones in the decoder."""
         targets = round(length * predicted_share / (1 - predicted_share))
-        multiplies = targets * linear_multiplies(self.head)
-        if self.head.output is None:
-            multiplies += targets * self.embedding.token.weight.numel()
+        multiplies = targets * (linear_multiplies(self.head.transform) + self.embedding.token.weight.numel())
         for layer in cast("list[EncoderLayer]", list(self.encoder.layers)):
             multiplies += layer.attention.cost(length, length).multiplies
             multiplies += length * linear_multiplies(layer.feed_forward)
@@ -118,20 +113,3 @@ class Architecture(Transformer):
             multiplies += layer.cross_attention.cost(targets, length).multiplies
             multiplies += targets * linear_multiplies(layer.feed_forward)
         return 6.0 * multiplies / (length + targets)
-
-
-class Output(nn.Module):
-    """Logits by the output embedding, which is the input embedding if tied, without a bias.
-
-    If `model.output_scaled`, the products are divided by sqrt(D), so that a tied embedding of unit variance, such as
-    T5's, gives logits of unit variance.
-    """
-
-    def __init__(self, model: Model, vocabulary_size: int) -> None:
-        super().__init__()
-        self.output = None if model.tied else nn.Linear(model.hidden_size, vocabulary_size, bias=False)
-        self.scale = model.hidden_size**-0.5 if model.output_scaled else 1.0
-
-    def forward(self, hidden: Tensor, embedding_VD: Tensor) -> Tensor:
-        """hidden [..., D] -> logits [..., V]."""
-        return F.linear(hidden * self.scale, embedding_VD if self.output is None else self.output.weight)

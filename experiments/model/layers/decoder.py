@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments.model.layers.encoder import EncoderLayer
+from experiments.model.layers.encoder import EncoderLayer, stack
 from experiments.model.layers.norm import Residual, build_norm, ends_with_norm
 from experiments.settings.model import Model
 
@@ -64,7 +64,7 @@ class Decoder(nn.Module):
     def __init__(self, model: Model, attentions: Sequence[tuple[nn.Module, nn.Module]]) -> None:
         """attentions: for each layer, its self-attention and its attention to the encoder."""
         super().__init__()
-        self.layers = nn.ModuleList(DecoderLayer(model, *pair) for pair in attentions)
+        self.layers = stack(model, (DecoderLayer(model, *pair) for pair in attentions))
         self.norm = None if ends_with_norm(model.norm) else build_norm(model)
 
     def forward(self, x_BND: Tensor, positions: Tensor | None = None, **context: Any) -> Tensor:

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,6 +66,14 @@ class EncoderLayer(nn.Module):
         yield from (each for each in self.feed_forward.modules() if isinstance(each, nn.Linear))
 
 
+def stack(model: Model, layers: Iterable[EncoderLayer]) -> nn.ModuleList:
+    """The layers, the first without a norm before its self-attention if not `model.first_norm`."""
+    first, *others = layers
+    if not model.first_norm:
+        first.attention_residual.norm = nn.Identity()
+    return nn.ModuleList([first, *others])
+
+
 # what layers share with the first layer: sub-layers, with the norms of their residual connections
 SHARED: dict[str, tuple[str, ...]] = {
     "none": (),
@@ -86,15 +94,13 @@ class Encoder(nn.Module):
 
     def __init__(self, model: Model, attentions: Sequence[nn.Module]) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(EncoderLayer(model, attention) for attention in attentions)
+        self.layers = stack(model, (EncoderLayer(model, attention) for attention in attentions))
         first, *others = self.layers
         for layer in others:
             for name in SHARED[model.sharing]:
                 delattr(layer, name)
                 # referenced but not registered again, so that every tensor has one name, that of the first layer
                 layer.__dict__[name] = getattr(first, name)
-        if not model.first_norm:
-            cast("EncoderLayer", self.layers[0]).attention_residual.norm = nn.Identity()
         self.local = Local(model)
         self.norm = None if ends_with_norm(model.norm) else build_norm(model)
         self.picks_last = model.norms_by_batch

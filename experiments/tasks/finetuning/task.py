@@ -109,8 +109,7 @@ class Finetuning:
 
         settings = self.settings
         if settings.objective.architecture == "encoder_decoder":
-            unscaled = settings.model.model_copy(update={"output_scaled": False})
-            body = encoder.Architecture(unscaled, settings.variant, vocabulary_size)
+            body = encoder.Architecture(settings.model, settings.variant, vocabulary_size)
         else:
             whole = Pretraining(settings).build_model(vocabulary_size)
             if not isinstance(whole, encoder.Architecture):

@@ -8,7 +8,6 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.config.groups import options
-from experiments.failures.failure import Mistake
 from experiments.objectives.loss import loss
 
 POSITIONS = ["learned", "rotary", "relative"]
@@ -50,11 +49,6 @@ def test_flops_are_those_that_torch_counts(bert_of, tokens):
     with FlopCounterMode(display=False) as counter:
         model(tokens, torch.arange(18)).sum().backward()
     assert counter.get_total_flops() == pytest.approx(model.flops_per_token(7, 18 / 21) * 21, rel=1e-12)
-
-
-def test_a_scaled_output_is_refused(bert_of):
-    with pytest.raises(Mistake, match=r"model\.output_scaled=true"):
-        bert_of(architecture="causal_decoder", output_scaled=True)
 
 
 def test_norm_and_bias_are_choices(bert_of, tokens):

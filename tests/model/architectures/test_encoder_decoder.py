@@ -91,7 +91,12 @@ def test_padding_of_the_encoder_changes_nothing(model_of, tokens, decoder_tokens
 @pytest.mark.parametrize("variant", ["multi_head", "talking_heads", "additive", "general_bilinear"])
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"gated": True, "tied": False}, {"layers": 1, "position": "relative", "linear_bias": False}],
+    [
+        {},
+        {"gated": True, "tied": False},
+        {"layers": 1, "position": "relative", "linear_bias": False},
+        {"head_transform": True, "head_bias": False},
+    ],
 )
 def test_flops_and_parameters_are_those_that_torch_counts(model_of, tokens, decoder_tokens, variant, changes):
     model = model_of(variant, **changes)
@@ -146,7 +151,13 @@ def test_scaled_output_and_start_by_size(model_of, tokens, decoder_tokens):
     assert model(tokens, decoder_tokens).std().item() == pytest.approx(1, abs=0.4)
 
 
-REFUSED = [{"token_types": 2}, {"head_transform": True}, {"norm": "deep"}]
+def test_the_first_attention_of_either_side_may_have_no_norm(model_of):
+    plain, bare = (model_of(norm="pre", first_norm=first).state_dict().keys() for first in (True, False))
+    names = {f"{side}.layers.0.attention_residual.norm" for side in ("encoder", "decoder")}
+    assert plain - bare == {f"{name}.{parameter}" for name in names for parameter in ("weight", "bias")}
+
+
+REFUSED = [{"token_types": 2}, {"sharing": "all"}, {"norm": "deep"}]
 
 
 @pytest.mark.parametrize("changes", REFUSED)
