@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
+from experiments.config.messages import OF_HYDRA
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed, install_line
 
@@ -92,6 +93,7 @@ def test_the_extras_that_messages_name_are_there_and_in_all():
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "experiments").rglob("*.py")]
     calls = r'(?:check_installed|install_line)\(\s*"(\w+)"'
     named = {extra for text in sources for extra in re.findall(calls, text)}
+    named |= {extra for of_option in OF_HYDRA.values() for extra in of_option.values() if extra}
     (everything,) = EXTRAS["all"]
     in_all = set(re.findall(r"\w+", everything)) - {"attn"}
     assert named == set(EXTRAS) - {"all", "test", "dev", "docs"}
