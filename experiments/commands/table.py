@@ -178,15 +178,16 @@ def _report(request: Request, source: Source, published: Published | None, diffe
     """
     from experiments.tables.conditions import Conditions
     from experiments.tables.report import report
-    from experiments.tables.seed_plan import evidence_for, line_of, plans
+    from experiments.tables.seed_plan import evidence_of, line_of, plan_of, plans
 
     planned = plans(request)
     seeds: Sequence[int] = request.seeds
     if not request.names_seeds:
         seeds = sorted({*seeds, *begun_seeds(source)})
+    plan = plan_of(request, source, seeds, planned)
     conditions = Conditions(
-        published, step_times.recorded(request, source), evidence_for(request, source, seeds, planned),
-        [line_of(plan, request, source) for plan in planned], differences,
+        published, step_times.recorded(request, source), evidence_of(plan, source), plan,
+        [line_of(each, request, source) for each in planned], differences,
     )  # fmt: skip
     return report(request, source, seeds, conditions)
 

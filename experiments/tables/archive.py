@@ -5,7 +5,7 @@ Verdicts are not among them: they are decided anew, by the present rules.
 
 from __future__ import annotations
 
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.published import PublishedNumber
 from experiments.tables.definition.request import Request, load
 from experiments.tables.report import Line, Report, without_unnamed_scheme
+from experiments.tables.seed_plan import SeedPlan, comparisons_of
 
 EVIDENCE: dict[str, Evidence] = {each.name: each for each in (Anytime(), Planned(), Waiting())}
 
@@ -32,6 +33,9 @@ def archive(report: Report, path: Path) -> None:
             "overrides": [*request.overrides],
             "published_file": request.published_file and request.published_file.name,
             "evidence": report.evidence.name,
+            "comparisons": comparisons_of(request),
+            "margin": request.budget.margin.value,
+            "plan": report.plan and asdict(report.plan),
             "lines": without_unnamed_scheme(report.lines),
             "by_seed": without_unnamed_scheme(report.by_seed),
             "stuck": report.stuck,
@@ -50,7 +54,11 @@ def archive(report: Report, path: Path) -> None:
 
 
 def restored(path: Path) -> Report:
-    """The report whose numbers `archive` wrote. Raises Mistake if the file or its table has changed since."""
+    """The report whose numbers `archive` wrote.
+
+    Raises Mistake if the file has changed since, if its table has other rows now, or if seeds that were planned would
+    decide other comparisons.
+    """
     try:
         content = read_sealed(path)
     except (OSError, ValueError) as error:
@@ -65,6 +73,13 @@ def restored(path: Path) -> Report:
     configurations = [(of.row, of.scheme) for of in request.configurations.values()]
     if configurations != [(line["row"], line["positions"]) for line in lines]:
         raise Mistake(f"{path}: the rows of {request.name} have changed since", f"attn table {request.name} --out ...")
+    evidence = EVIDENCE[content["evidence"]]
+    decided = content["comparisons"], content["margin"]
+    if isinstance(evidence, Planned) and decided != (comparisons_of(request), request.budget.margin.value):
+        raise Mistake(
+            f"{path}: the comparisons or the margin of {request.name} have changed since its seeds were planned",
+            "Student's t holds for the planned ones only",
+        )
     return Report(
         request,
         lines,
@@ -77,7 +92,8 @@ def restored(path: Path) -> Report:
             row: {metric: PublishedNumber(*each) for metric, each in of.items()}
             for row, of in content["printed"].items()
         },
-        evidence=EVIDENCE[content["evidence"]],
+        evidence=evidence,
+        plan=SeedPlan(**content["plan"]) if content["plan"] else None,
         facts=[(name, value) for name, value in content["facts"]],
         notes=content["notes"],
     )

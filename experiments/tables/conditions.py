@@ -15,6 +15,7 @@ from experiments.tables.definition.overrides import by_stage, key_of, merged, pa
 from experiments.tables.definition.published import Published
 from experiments.tables.definition.request import Request, without_folder
 from experiments.tables.definition.table import PAPER
+from experiments.tables.seed_plan import SeedPlan
 from experiments.tables.seeds import spans
 from experiments.tables.sources.source import CellOutcome
 from experiments.tables.step_times import NOT_MEASURED, StepTimes
@@ -39,6 +40,7 @@ class Conditions(NamedTuple):
     published: Published | None = None  # the numbers that the paper printed
     step_times: StepTimes = NOT_MEASURED  # by the table's bench
     evidence: Evidence = Anytime()
+    plan: SeedPlan | None = None  # the one that the seeds follow
     plans: Sequence[str] = ()  # a line about each plan of the table, for any seeds
     paper_differences: str = ""  # where the settings differ from those of the budget `paper`
 

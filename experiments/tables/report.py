@@ -18,6 +18,7 @@ from experiments.tables.definition.request import Request, RowUnderScheme, confi
 from experiments.tables.definition.table import Budget, TableRow
 from experiments.tables.marks import Training, training_of
 from experiments.tables.partial import partial_difference, partial_mean
+from experiments.tables.seed_plan import SeedPlan
 from experiments.tables.sources.source import CellOutcome, Source
 from experiments.tables.verdict import Measures, Verdict, decide
 
@@ -35,6 +36,7 @@ class Report:
     step_seconds: dict[str, dict[int, float]]  # configuration -> round of the table's bench -> seconds of a step
     printed: dict[str, dict[str, PublishedNumber]]  # row -> metric -> what the paper printed
     evidence: Evidence
+    plan: SeedPlan | None  # the one that the seeds follow
     facts: list[tuple[str, str]]
     notes: list[str]
 
@@ -124,7 +126,7 @@ def report(request: Request, source: Source, seeds: Sequence[int], conditions: C
     return Report(
         request, lines, list(_by_seed(request, outcomes, scores)),
         {key: training.stuck for key, training in trainings.items() if training.stuck},
-        conditions.step_times.seconds, printed, conditions.evidence,
+        conditions.step_times.seconds, printed, conditions.evidence, conditions.plan,
         list(facts(request, outcomes, conditions)), list(notes(request, outcomes, conditions.step_times)),
     )  # fmt: skip
 

@@ -97,19 +97,22 @@ def plans(request: Request) -> list[SeedPlan]:
     return [_read(path) for path in paths]
 
 
-def evidence_for(request: Request, source: Source, seeds: Sequence[int], planned: Sequence[SeedPlan]) -> Evidence:
-    """Student's t if the seeds are exactly those of a plan whose cells are all complete, else anytime-valid evidence.
-
-    A plan that is not complete decides nothing yet. A plan whose table or code has changed does not count.
+def plan_of(request: Request, source: Source, seeds: Sequence[int], planned: Sequence[SeedPlan]) -> SeedPlan | None:
+    """The plan whose seeds are exactly these; None if there is none, or if its table or code has changed since.
 
     seeds: those of the request, with all others whose cells are shown.
     """
-    of_these = [plan for plan in planned if plan.seeds == list(request.seeds) == list(seeds)]
-    if not of_these:
+    of_these = (plan for plan in planned if plan.seeds == list(request.seeds) == list(seeds))
+    return next((plan for plan in of_these if not _why_void(plan, request, source)), None)
+
+
+def evidence_of(plan: SeedPlan | None, source: Source) -> Evidence:
+    """Student's t if all cells of the plan are complete, and nothing is decided before; without a plan, anytime-valid
+    evidence.
+    """
+    if plan is None:
         return Anytime()
-    if all(_why_void(plan, request, source) for plan in of_these):
-        return Anytime()
-    complete = all(source.outcome(cell).state in ("done", "diverged") for cell in source.cells(seeds))
+    complete = all(source.outcome(cell).state in ("done", "diverged") for cell in source.cells(plan.seeds))
     return Planned() if complete else Waiting()
 
 
@@ -138,7 +141,6 @@ def _starts(outcome: CellOutcome) -> Iterator[datetime]:
 
 def _plan(request: Request, source: Source, seeds: Sequence[int]) -> SeedPlan:
     rows = request.configurations
-    claims = request.claims.values()
     settings = [each for row in rows for each in source.trained(row)]
     return SeedPlan(
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -146,12 +148,17 @@ def _plan(request: Request, source: Source, seeds: Sequence[int]) -> SeedPlan:
         budget=request.budget_name,
         seeds=list(seeds),
         rows=list(rows),
-        comparisons=[str(part) for claim in claims for part in claim.parsed()],
+        comparisons=comparisons_of(request),
         margin=request.budget.margin.value,
         definition=digest(_deciding(request)),
         cells=digest([cell.name for cell in source.cells(seeds)]),
         code=digest([code_digests(each.model_dump(), None) for each in settings]),
     )
+
+
+def comparisons_of(request: Request) -> list[str]:
+    """All comparisons of all claims, in order."""
+    return [str(part) for claim in request.claims.values() for part in claim.parsed()]
 
 
 def _deciding(request: Request) -> list[object]:

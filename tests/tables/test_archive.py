@@ -15,8 +15,9 @@ from experiments.statistics.evidence import Planned, Waiting
 from experiments.tables.archive import archive, restored
 from experiments.tables.rendering.index import write_index
 from experiments.tables.rendering.render import ENDINGS, as_csv, claim_rows, render, write_all
-from experiments.tables.report import without_unnamed_scheme
-from tests.tables.test_report import made
+from experiments.tables.report import Report, without_unnamed_scheme
+from experiments.tables.seed_plan import SeedPlan, comparisons_of
+from tests.tables.test_report import LOSSES, made
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
@@ -52,12 +53,31 @@ def test_the_list_of_results_is_that_of_the_present_code(tmp_path):
 @pytest.mark.parametrize("evidence", [None, Planned(), Waiting()])
 def test_all_files_of_a_table_come_back_from_its_numbers(tmp_path, evidence):
     report = made()
-    report = replace(report, evidence=evidence or report.evidence)
+    plan = SeedPlan(
+        date="2026-11-20T10:00:00+00:00", table=report.request.name, budget="nano", seeds=[0, 1, 2, 3, 4, 5],
+        rows=list(LOSSES), comparisons=comparisons_of(report.request), margin=0.01, definition="a", cells="b", code="c",
+    )  # fmt: skip
+    report = replace(report, evidence=evidence or report.evidence, plan=plan if evidence else None)
+    assert _there_and_back(report, tmp_path / "numbers.json").plan == report.plan
     written = write_all(report, tmp_path / "first")
     again = write_all(restored(tmp_path / "first" / "me2026_heads.json"), tmp_path / "second")
     assert [path.name for path in again] == [path.name for path in written]
     for one, other in zip(written, again, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.name
+
+
+def _there_and_back(report: Report, path: Path) -> Report:
+    archive(report, path)
+    return restored(path)
+
+
+@pytest.mark.usefixtures("heads_table")
+def test_planned_seeds_decide_only_the_comparisons_that_were_planned(tmp_path, monkeypatch):
+    planned = replace(made(), evidence=Planned())
+    assert _there_and_back(planned, tmp_path / "numbers.json").evidence.name == "planned"
+    monkeypatch.setattr("experiments.tables.archive.comparisons_of", lambda request: ["h8 > h32"])
+    with pytest.raises(Mistake, match="the comparisons or the margin of me2026/heads have changed since its seeds"):
+        restored(tmp_path / "numbers.json")
 
 
 @pytest.mark.usefixtures("heads_table")

@@ -22,7 +22,7 @@ from experiments.tables import seed_plan
 from experiments.tables.conditions import Conditions
 from experiments.tables.definition.request import Request, load
 from experiments.tables.report import Report, report
-from experiments.tables.seed_plan import evidence_for, line_of, make_plan, plans
+from experiments.tables.seed_plan import evidence_of, line_of, make_plan, plan_of, plans
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import CellOutcome, TableCell
@@ -80,7 +80,7 @@ def reported(asked: Request, source: Made) -> Report:
 
 
 def evidence(asked: Request, source: Made) -> Evidence:
-    return evidence_for(asked, source, asked.seeds, plans(asked))
+    return evidence_of(plan_of(asked, source, asked.seeds, plans(asked)), source)
 
 
 def test_a_table_is_made_until_every_claim_is_decided(tmp_path):
@@ -217,7 +217,7 @@ def test_a_plan_comes_before_its_seeds_and_then_decides_by_students_t(tmp_path):
     # other seeds are not those of the plan, whatever else is the same
     for seeds in (range(6), range(2, 5)):
         assert evidence(request(tmp_path, seeds, named=True), source).name == "anytime"
-    assert evidence_for(asked, source, range(6), plans(asked)).name == "anytime", "with others beside them"
+    assert plan_of(asked, source, range(6), plans(asked)) is None, "with others beside them"
 
 
 def test_a_planned_cell_that_diverges_is_complete_and_one_that_fails_is_not(tmp_path, monkeypatch):
@@ -262,7 +262,8 @@ def test_a_plan_for_cells_that_were_begun_before_it_is_none(tmp_path, monkeypatc
             return replace(outcome(self, cell), result=outcome(self, cell).result | of_one)
 
         monkeypatch.setattr(Made, "outcome", of_cell)
-        return evidence_for(asked, source, asked.seeds, [plan]).name, line_of(plan, asked, source)
+        evidence = evidence_of(plan_of(asked, source, asked.seeds, [plan]), source)
+        return evidence.name, line_of(plan, asked, source)
 
     void = ("anytime", f"{plan.says}; void, because its cells were begun before it")
     assert environment(started=before) == void
