@@ -14,6 +14,7 @@ from rich.console import Console
 
 from experiments.display.rows import as_csv, time_text
 from experiments.failures.failure import Mistake
+from experiments.failures.wording import joined
 from experiments.measure.cores import BUSY
 from experiments.record.result import UNKNOWN
 from experiments.statistics.comparison import claim_seeds
@@ -281,7 +282,7 @@ def test_a_learning_rate_that_is_given_stands_in_place_of_the_tuned_one():
     table = WARMUP
     source = Known({(row, 0): CellOutcome("missing") for row in table.rows_at("nano")})
     source.sizes = lambda row: {}
-    for overrides, rates in (((), 2), (("learning_rate=0.1",), 0)):
+    for overrides, rates in (((), 3), (("learning_rate=0.1",), 0)):
         request = Request("xiong2020/warmup", table, "nano", range(1), overrides)
         facts = dict(report(request, source, request.seeds, Conditions()).facts)
         assert sum(name.startswith("learning rate of") for name in facts) == rates
@@ -317,7 +318,8 @@ def test_a_rate_is_tuned_for_the_settings_of_its_trials_only(budget, override):
     assert changed.is_untuned and set(changed.tunings) == set(tuned.tunings)
     assert {of.where for of in changed.tunings.values()} == {f"not tuned with {override}"}
     (line,) = untuned_families(changed)
-    assert line.startswith(f"The learning rates of post and pre were not tuned with {override}, so their rows can ")
+    families = joined([*tuned.family_tunings])
+    assert line.startswith(f"The learning rates of {families} were not tuned with {override}, so their rows can ")
 
 
 def test_the_rate_of_a_papers_own_settings_is_not_tuned_for_others():
