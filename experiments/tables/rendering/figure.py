@@ -191,7 +191,10 @@ def _draw_differences(axes: Axes, report: Report, compared: Sequence[_Drawn]) ->
     handles = [axes.plot([], [], label=word, **_marker(word))[0] for word in words]
     if any(difference.comparable for difference in in_words.values()):
         handles += axes.plot([], [], label="printed by the paper", **PUBLISHED)
-    axes.figure.legend(handles=handles, fontsize=8, frameon=False, ncols=len(handles) or 1, loc="outside lower right")
+    axes.figure.legend(
+        handles=handles, title="each comparison by itself, at 95%", title_fontsize=8, fontsize=8, frameon=False,
+        ncols=len(handles) or 1, loc="outside lower right",
+    )  # fmt: skip
 
 
 def _marker(word: str) -> dict[str, Any]:
