@@ -55,10 +55,11 @@ class Scheme(Group):
     """A position encoding that all rows use. A claim about heads or widths has to hold under more than one."""
 
     label: Text
-    overrides: str
+    overrides: Text
 
 
-OWN_POSITIONS = Scheme(label="those of the rows", overrides="")
+# no scheme of a file is without overrides
+OWN_POSITIONS = Scheme.model_construct(label="those of the rows", overrides="")
 
 
 class Claim(Group):
