@@ -84,8 +84,8 @@ class Verdict:
         return words[0] if len(set(words)) == 1 else "depends"
 
     def can_hold(self, scheme: str) -> bool:
-        """Whether the budget has at least half of its comparisons."""
-        return 2 * len(self.findings[scheme].comparisons) >= len(self.claim.parsed())
+        """Whether the budget has enough of its comparisons."""
+        return _are_enough(self.findings[scheme].comparisons, self.claim)
 
     @property
     def why(self) -> str:
@@ -139,16 +139,21 @@ def _schemes(claim: Claim, measures: Mapping[str, Measures]) -> dict[str, Measur
 def _finding(claim: Claim, comparisons: list[AnyComparison], level: float, next_level: float) -> Finding:
     if not comparisons:
         return Finding(comparisons, "not tested", 0.0, "this budget has the rows of none of its comparisons")
-    word, parts = claim_word(comparisons, level), len(claim.parsed())
+    word = claim_word(comparisons, level)
     level = level or next_level
     if word == "not tested":
         every_mark = dict.fromkeys(mark for comparison in comparisons for mark in comparison.marks)
         return Finding(comparisons, word, level, "; ".join(map(str, every_mark)))
-    if word == "holds" and 2 * len(comparisons) < parts:
-        why = f"this budget has the rows of {len(comparisons)} of its {parts} comparisons"
+    if word == "holds" and not _are_enough(comparisons, claim):
+        why = f"this budget has the rows of {len(comparisons)} of its {len(claim.parsed())} comparisons"
         return Finding(comparisons, "not tested", level, why)
     why = _what_would_resolve(claim, comparisons, level) if word == "not resolved" else ""
     return Finding(comparisons, word, level, why)
+
+
+def _are_enough(comparisons: Sequence[AnyComparison], claim: Claim) -> bool:
+    """Whether they are at least half of a claim's comparisons, without which it does not hold."""
+    return 2 * len(comparisons) >= len(claim.parsed())
 
 
 def _compare(
