@@ -21,9 +21,9 @@ for table in shazeer2020/heads bhojanapalli2020/table1 su2020/key_size shazeer20
   shazeer2020/projection_structure britz2017/additive ioffe2015/batch_norm_padding; do
   attn table "$table" --until-resolved --hours "$hours" --out results "$@"
 done
-# docs/results/README.md names the tables that need `attn table NAME --tune` first, without which some of their claims cannot be
-# decided. No claim of lan2020/sharing can, and none of shazeer2020/heads_t5, shazeer2020/albert, cordonnier2020/collaborative,
-# follow_ups/mta_baseline and follow_ups/today, which are left out here
+# docs/results/README.md names the tables of which a claim cannot hold before `attn table NAME --tune` has found learning rates.
+# shazeer2020/heads_t5, shazeer2020/albert, bhojanapalli2020/figure1, cordonnier2020/collaborative, follow_ups/mta_baseline and
+# follow_ups/today are left out here
 # these tables need sentence pairs, from the hub or with data=pairs data.train=FILE (docs/translation.md)
 for table in vaswani2017/table3a vaswani2017/table3b; do
   attn table "$table" --until-resolved --hours "$hours" --out results
