@@ -434,12 +434,13 @@ def table(
     command continues a table that was interrupted.
     """
     with _command("table"):
+        from experiments.cells.resources import parse_workers
         from experiments.commands.table import TableOptions, show_table
 
         options = TableOptions(
             budget=budget, seeds=seeds, plan=plan, until_resolved=until_resolved, hours=hours, tune=tune,
-            workers=workers, dry_run=dry_run, render_only=render_only, published=published, runs=runs, format=format,
-            out=out, wandb=wandb,
+            workers=parse_workers(workers), dry_run=dry_run, render_only=render_only, published=published, runs=runs,
+            format=format, out=out, wandb=wandb,
         )  # fmt: skip
         raise typer.Exit(show_table(name, overrides or [], options))
 
@@ -542,9 +543,10 @@ def bench(
     much processor time it takes to resolve a difference.
     """
     with _command("bench"):
+        from experiments.cells.resources import parse_workers
         from experiments.commands.bench import BenchOptions, bench
 
-        options = BenchOptions(scope, peers, compile, rounds, seeds, difference, workers)
+        options = BenchOptions(scope, peers, compile, rounds, seeds, difference, parse_workers(workers))
         raise typer.Exit(bench(overrides or [], options, format, plot))
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
-from experiments.cells.resources import parse_workers
+from experiments.cells.resources import Workers
 from experiments.config.command_line import CommandLine
 from experiments.display.rows import Row, show
 from experiments.failures.exit_code import ExitCode
@@ -52,7 +52,7 @@ class BenchOptions:
     rounds: int = 7
     seeds: int = 4  # of an answer
     difference: float = 0.02  # nats, that an answer is to resolve
-    workers: str = "auto"
+    workers: Workers = "auto"
 
     def __post_init__(self) -> None:
         if self.peers and self.scope != "step":
@@ -67,7 +67,6 @@ class BenchOptions:
             check_installed("tables", "--scope answer", "scipy")
             if self.compiled:
                 raise Mistake("--scope answer trains whole runs", "trainer.compile=true compiles them")
-        parse_workers(self.workers)
 
 
 def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path | None) -> ExitCode:
@@ -119,8 +118,7 @@ def _answer(cells: list[Settings], options: BenchOptions, format: str, plot: Pat
     from experiments.bench.answer import answers
 
     check_data(cells)
-    progress = Console(stderr=True)
-    rows, failed = answers(cells, options.seeds, options.difference, progress, parse_workers(options.workers))
+    rows, failed = answers(cells, options.seeds, options.difference, Console(stderr=True), options.workers)
     for contender in failed:
         print(f"attn bench: {contender.sentence}", file=sys.stderr)
     show(

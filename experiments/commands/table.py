@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from experiments.cells.resources import parse_workers
+from experiments.cells.resources import Workers
 from experiments.config.grid import LIMIT
 from experiments.display.rows import show
 from experiments.failures.exit_code import ExitCode
@@ -40,7 +40,7 @@ class TableOptions:
     plan: int | None = None
     until_resolved: bool = False
     hours: float | None = None
-    workers: str = "auto"
+    workers: Workers = "auto"
     tune: bool = False
     dry_run: bool = False
     render_only: bool = False
@@ -77,8 +77,7 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
             print(line, file=sys.stderr)
     if options.dry_run:
         source.check()
-        workers = parse_workers(options.workers)
-        rows, caption = costs.cell_costs(request, source, progress, workers)
+        rows, caption = costs.cell_costs(request, source, progress, options.workers)
         show(rows, listed_format, caption=caption)
         return ExitCode.DONE
     if options.plan is not None:
@@ -93,7 +92,7 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
         if options.tune:
             from experiments.tables.tuning import as_yaml, tune
 
-            print(as_yaml(tune(request, progress, parse_workers(options.workers))), end="")
+            print(as_yaml(tune(request, progress, options.workers)), end="")
             return ExitCode.DONE
         report = _make(request, source, published, options, progress)
     except Interrupted as interrupted:
@@ -110,7 +109,6 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
     seeds = range(budget.seeds) if options.seeds is None else seeds_of(options.seeds)
     if options.out and options.out.exists() and not options.out.is_dir():
         raise Mistake(f"--out {options.out}: is not a folder", "name a folder; it is made if it does not exist")
-    parse_workers(options.workers)
     if options.hours is not None and not options.until_resolved:
         raise Mistake(f"--hours {options.hours:g}: needs --until-resolved")
     if options.until_resolved and (options.seeds or options.render_only):
@@ -159,12 +157,12 @@ def _make(
     if options.render_only:
         return report()
     source.check()
-    cells, workers = source.cells(request.seeds), parse_workers(options.workers)
+    cells = source.cells(request.seeds)
     if options.until_resolved:
         hours = float("inf") if options.hours is None else options.hours
-        until_resolved(request, source, report, hours, workers, progress)
+        until_resolved(request, source, report, hours, options.workers, progress)
     else:
-        source.make(cells, request.group, progress, workers)
+        source.make(cells, request.group, progress, options.workers)
     is_any_done = any(source.outcome(cell).state == "done" for cell in cells)
     if is_any_done and step_times.recorded(request, source) == step_times.NOT_MEASURED:
         step_times.measure(request, source, progress)

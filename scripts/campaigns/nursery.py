@@ -153,7 +153,7 @@ def table_of() -> int:
     from experiments.tables.definition import folder
 
     folder.TABLES = Path(sys.argv[1])
-    return show_table(sys.argv[2], sys.argv[3:], TableOptions(workers="1"))
+    return show_table(sys.argv[2], sys.argv[3:], TableOptions(workers=1))
 
 
 def prepare_here() -> None:
