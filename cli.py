@@ -660,7 +660,7 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
 
 
 def _known(checkpoint: str) -> WhichCheckpoint:
-    from experiments.record.folder import known_checkpoint
+    from experiments.settings.group import known_checkpoint
 
     return known_checkpoint(checkpoint, f"--checkpoint {checkpoint}")
 

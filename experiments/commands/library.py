@@ -18,9 +18,10 @@ from experiments.config.compose import compose
 from experiments.config.recorded import config_here
 from experiments.display.comparison import matching, table_of
 from experiments.failures.failure import Mistake
-from experiments.record.folder import RunFolder, known_checkpoint
+from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 from experiments.results.find import find_run
+from experiments.settings.group import known_checkpoint
 from experiments.settings.plugins import take
 from experiments.settings.run import Settings
 from experiments.tasks.trained import load_trained

@@ -12,13 +12,12 @@ from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
 from experiments.failures.wording import closest, did_you_mean
 from experiments.files.digest import file_digest
-from experiments.files.disk import files_named
 from experiments.record.changed_code import changed_code
-from experiments.record.durable import RunFolderError, disk_errors_as_failures
-from experiments.record.folder import PREFIX, TOKENIZER, RunFolder, checksum, known_checkpoint
+from experiments.record.durable import RunFolderError
+from experiments.record.folder import TOKENIZER, RunFolder, checkpoint_paths, checksum, step_of
 from experiments.record.plugin_files import check_plugins
 from experiments.settings.finetuning import LIBRARIES
-from experiments.settings.group import WhichCheckpoint
+from experiments.settings.group import WhichCheckpoint, known_checkpoint
 from experiments.settings.position import POSITION_KINDS
 from experiments.settings.run import Settings
 
@@ -132,7 +131,7 @@ def _origin(folder: RunFolder, checkpoint: object) -> dict[str, Any]:
             raise Mistake(f"{folder.path}: there is no {missing}")
         return {
             "run": folder.name,
-            "step": int(path.stem.partition("-")[2]),
+            "step": step_of(path),
             "digest": checksum(path),
             "tokenizer": file_digest(tokenizer),
         }
@@ -142,9 +141,7 @@ def _origin(folder: RunFolder, checkpoint: object) -> dict[str, Any]:
 
 def _good(folder: RunFolder, which: WhichCheckpoint) -> Iterator[Path]:
     """The checkpoints of a kind that are as they were written, newest first. Raises OSError."""
-    with disk_errors_as_failures(folder.checkpoint):
-        paths = files_named(folder.checkpoint, f"{PREFIX[which]}-*.safetensors")[::-1]
-    for path in paths:
+    for path in checkpoint_paths(folder.checkpoint, which):
         with suppress(FileNotFoundError, ValueError):
             if file_digest(path) == checksum(path):
                 yield path

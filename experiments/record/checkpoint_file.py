@@ -24,10 +24,20 @@ from torch import Tensor, nn
 
 from experiments.failures.failure import Mistake
 from experiments.files.digest import file_digest
-from experiments.files.disk import files_named
 from experiments.record.changed_code import changed_code
 from experiments.record.durable import RunFolderError, disk_errors_as_failures, replacing, swept, write
-from experiments.record.folder import CONFIG, PREFIX, TOKENIZER, RunFolder, checksum, configuration_digest
+from experiments.record.folder import (
+    CONFIG,
+    TOKENIZER,
+    RunFolder,
+    checkpoint_path,
+    checkpoint_paths,
+    checksum,
+    checksum_path,
+    configuration_digest,
+    lone_checksums,
+    step_of,
+)
 from experiments.record.result import Result
 from experiments.settings.group import WhichCheckpoint
 
@@ -51,29 +61,28 @@ def save(folder: Path, which: WhichCheckpoint, step: int, tensors: dict[str, Ten
 
     Raises RunFolderError if it cannot be written; the earlier checkpoints are then unchanged.
     """
-    path = folder / f"{PREFIX[which]}-{step:09d}.safetensors"
+    path = checkpoint_path(folder, which, step)
     swept(folder)
     with replacing(path) as temporary:
         write_tensors(tensors, temporary, {"header": json.dumps(header)})
         # the library makes a file that only its owner can read
         temporary.chmod(0o644)
         # before the file gets its name: a file without a checksum is not a checkpoint, a checksum alone is ignored
-        write(path.with_suffix(".sha256"), file_digest(temporary) + "\n")
-    for file in _files(folder, which):
+        write(checksum_path(path), file_digest(temporary) + "\n")
+    for file in checkpoint_paths(folder, which):
         # later ones were skipped as damaged, or belong to steps that are being repeated
         if file > path:
-            _remove(file, file.with_suffix(".sha256"))
+            _remove(file)
     remove_outdated(path, which)
 
 
 def remove_outdated(newest: Path, which: WhichCheckpoint) -> None:
     """Remove checkpoints that are no longer kept beside `newest`, and checksums that a killed process left alone."""
-    earlier = [file for file in _files(newest.parent, which) if file < newest]
+    earlier = [file for file in checkpoint_paths(newest.parent, which) if file < newest]
     for file in earlier[KEPT[which] - 1 :]:
-        _remove(file, file.with_suffix(".sha256"))
-    for left in newest.parent.glob(f"{PREFIX[which]}-*.sha256"):
-        if not left.with_suffix(".safetensors").exists():
-            _remove(left)
+        _remove(file)
+    for left in lone_checksums(newest.parent, which):
+        left.unlink(missing_ok=True)
 
 
 def load(folder: Path, which: WhichCheckpoint, report: Callable[[str], None]) -> Checkpoint | None:
@@ -81,7 +90,7 @@ def load(folder: Path, which: WhichCheckpoint, report: Callable[[str], None]) ->
 
     Raises RunFolderError for one that may be good, but that this process cannot read.
     """
-    paths = _files(folder, which)
+    paths = checkpoint_paths(folder, which)
     for path in paths:
         checkpoint = _read(path, report)
         if checkpoint is not None:
@@ -141,7 +150,7 @@ def remark(path: Path, header: dict[str, Any], which: WhichCheckpoint, result: R
     if result is None or result.status != "done":
         return ""
     if which == "newest":
-        is_final = _step(path) == result.steps
+        is_final = step_of(path) == result.steps
     else:
         is_final = header.get("validation_loss") == result.best_validation_loss
     if is_final:
@@ -206,7 +215,7 @@ def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:
             header = json.loads((file.metadata() or {}).get("header", "no header"))
         if not isinstance(header, dict):
             raise ValueError("its header is not a mapping")
-        return Checkpoint(_step(path), path, tensors, header)
+        return Checkpoint(step_of(path), path, tensors, header)
     except (OSError, SafetensorError, ValueError, RecursionError) as error:
         if isinstance(error, OSError) and error.errno not in DAMAGED:
             # it may be good, and the next checkpoint that is written would remove it
@@ -216,15 +225,6 @@ def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:
         return None
 
 
-def _step(path: Path) -> int:
-    return int(path.stem.partition("-")[2])
-
-
-def _files(folder: Path, which: WhichCheckpoint) -> list[Path]:
-    with disk_errors_as_failures(folder):
-        return files_named(folder, f"{PREFIX[which]}-*.safetensors")[::-1]
-
-
-def _remove(*paths: Path) -> None:
-    for path in paths:
+def _remove(checkpoint: Path) -> None:
+    for path in (checkpoint, checksum_path(checkpoint)):
         path.unlink(missing_ok=True)

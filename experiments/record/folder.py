@@ -21,9 +21,8 @@ from typing import Any
 import yaml
 
 from experiments.failures.failure import Mistake
-from experiments.failures.wording import did_you_mean
 from experiments.files.digest import DIFFERS, bytes_digest, digest, file_digest
-from experiments.files.disk import made_folder, read_bytes
+from experiments.files.disk import files_named, made_folder, read_bytes
 from experiments.files.plain import from_yaml
 from experiments.record.durable import (
     RunFolderError,
@@ -38,7 +37,7 @@ from experiments.record.metrics import Metrics
 from experiments.record.result import Result
 from experiments.settings.group import WhichCheckpoint
 
-PREFIX: dict[WhichCheckpoint, str] = {"best": "best", "newest": "step"}  # of its file
+PREFIX: dict[WhichCheckpoint, str] = {"best": "best", "newest": "step"}  # of the name of a checkpoint's file
 # settings for where a run is kept and mirrored, which change none of its numbers
 LOCATION_KEYS = frozenset({"runs", "cache", "logger", "pretrained"})
 RENDERED = "tables"  # in the runs' folder: the papers' tables as last rendered
@@ -105,18 +104,36 @@ def parse_config(content: bytes) -> dict[str, Any]:
     return settings
 
 
-def known_checkpoint(word: object, setting: str) -> WhichCheckpoint:
-    """The kind of checkpoint that a word names. setting: the user's way of giving it. Raises Mistake."""
-    for kind in PREFIX:
-        if word == kind:
-            return kind
-    hint = "best has the lowest validation loss, newest is the last one"
-    raise Mistake(f"{setting}: must be one of {', '.join(PREFIX)}" + did_you_mean(str(word), PREFIX), hint)
+def checkpoint_path(folder: Path, which: WhichCheckpoint, step: int) -> Path:
+    """The file of a checkpoint."""
+    return folder / f"{PREFIX[which]}-{step:09d}.safetensors"
+
+
+def checkpoint_paths(folder: Path, which: WhichCheckpoint) -> list[Path]:
+    """The files of the checkpoints of a kind, newest first. Raises RunFolderError."""
+    with disk_errors_as_failures(folder):
+        return files_named(folder, f"{PREFIX[which]}-*.safetensors")[::-1]
+
+
+def step_of(checkpoint: Path) -> int:
+    """The step of a checkpoint, by the name of its file."""
+    return int(checkpoint.stem.partition("-")[2])
+
+
+def checksum_path(checkpoint: Path) -> Path:
+    """The file beside a checkpoint that holds its checksum."""
+    return checkpoint.with_suffix(".sha256")
 
 
 def checksum(checkpoint: Path) -> str:
     """The hex SHA-256 in the file beside a checkpoint. Raises OSError, ValueError."""
-    return read_bytes(checkpoint.with_suffix(".sha256")).decode("ascii").strip()
+    return read_bytes(checksum_path(checkpoint)).decode("ascii").strip()
+
+
+def lone_checksums(folder: Path, which: WhichCheckpoint) -> list[Path]:
+    """The checksums that a killed process left without their checkpoints."""
+    checksums = folder.glob(f"{PREFIX[which]}-*.sha256")
+    return [path for path in checksums if not path.with_suffix(".safetensors").exists()]
 
 
 class RunFolder:

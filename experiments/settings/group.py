@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 
 LARGEST_SIZE = 2**20
 
@@ -37,3 +40,13 @@ class Group(BaseModel):
     """Immutable, strictly typed, and closed: a key nobody reads is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def known_checkpoint(word: object, setting: str) -> WhichCheckpoint:
+    """The kind of checkpoint that a word names. setting: the user's way of giving it. Raises Mistake."""
+    kinds: tuple[WhichCheckpoint, ...] = get_args(WhichCheckpoint)
+    for kind in kinds:
+        if word == kind:
+            return kind
+    hint = "best has the lowest validation loss, newest is the last one"
+    raise Mistake(f"{setting}: must be one of {', '.join(kinds)}" + did_you_mean(str(word), kinds), hint)

@@ -11,7 +11,7 @@ from experiments.data.packing import Dataset, Packed
 from experiments.data.tokenizer import TOKENIZER_FILE, ReportProgress, Tokenizer, load
 from experiments.failures.failure import Mistake
 from experiments.record.durable import RunFolderError
-from experiments.record.folder import PREFIX, RunFolder
+from experiments.record.folder import RunFolder, checkpoint_path
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.tasks.finetuning.features import Features, check_batch, obtain
 from experiments.tasks.finetuning.kind import kind_of
@@ -92,7 +92,7 @@ class Finetuning:
 
         settings = self.settings
         folder, which = RunFolder(settings.pretrained), settings.checkpoint
-        path = folder.checkpoint / f"{PREFIX[which]}-{settings.origin.step:09d}.safetensors"
+        path = checkpoint_path(folder.checkpoint, which, settings.origin.step)
         header = header_of(path)
         with suppress(RunFolderError):
             return remark(path, header, which, folder.result())
