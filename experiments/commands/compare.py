@@ -7,22 +7,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.display.comparison import (
-    differing_conditions,
-    matching,
-    named_folders,
-    shared_its_machine,
-    tables_of,
-    without_match,
-)
 from experiments.display.rows import Row, show
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.record.folder import RESULT
 from experiments.record.result import Fields
-from experiments.results.checked import first_lines, marked_result, remarks
+from experiments.results.checked import first_lines, marked_result
+from experiments.results.columns import tables_of
+from experiments.results.comparability import differing_conditions, remarks, shared_its_machine
 from experiments.results.find import where
 from experiments.results.index import Index, without_collection
+from experiments.results.selection import matching, named_folders, without_match
 
 
 @without_collection()

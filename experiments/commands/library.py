@@ -16,11 +16,12 @@ from experiments.commands.compare import ended_results
 from experiments.config.check import from_tree
 from experiments.config.compose import compose
 from experiments.config.recorded import config_here
-from experiments.display.comparison import matching, table_of
 from experiments.failures.failure import Mistake
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
+from experiments.results.columns import table_of
 from experiments.results.find import find_run
+from experiments.results.selection import matching
 from experiments.settings.group import known_checkpoint
 from experiments.settings.plugins import take
 from experiments.settings.run import Settings

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.display.comparison import CONDITIONS, SIZES, is_condition, is_varied, telling
 from experiments.display.rows import Row
 from experiments.record.dotted import Values
 from experiments.record.folder import FINAL
 from experiments.record.result import Fields
+from experiments.results.columns import SIZES, is_varied, telling
+from experiments.results.comparability import CONDITIONS, is_condition
 
 DIGESTS = ("corpus", "tokenizer digest")
 SHORT = 24  # characters of a value, which may be a digest

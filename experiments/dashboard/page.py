@@ -25,7 +25,6 @@ from experiments.dashboard.differences import MARGIN, baselines, differences, me
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs
 from experiments.dashboard.searches import readable_searches
-from experiments.display.comparison import COLUMNS, TASK, rows_of, scores_of, shared_its_machine, table_of
 from experiments.display.rows import Row
 from experiments.failures.wording import first_line
 from experiments.files.digest import unsealed
@@ -34,7 +33,9 @@ from experiments.files.plain import from_json
 from experiments.record.dotted import Values, value_at
 from experiments.record.folder import METRICS, RENDERED
 from experiments.record.result import Fields
-from experiments.results.checked import CHANGED, remarks
+from experiments.results.checked import CHANGED
+from experiments.results.columns import COLUMNS, TASK, rows_of, scores_of, table_of
+from experiments.results.comparability import remarks, shared_its_machine
 from experiments.results.index import Index, without_collection
 from experiments.statistics.evidence import standard_error
 

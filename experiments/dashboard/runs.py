@@ -8,14 +8,15 @@ from functools import partial
 from pathlib import Path
 
 from experiments.dashboard.curves import curve_of
-from experiments.display.comparison import by_task, matching, named_folders, without_match
 from experiments.failures.failure import Mistake
 from experiments.measure.quality import perplexity
 from experiments.record.folder import CONFIG, RunFolder, parse_config
 from experiments.record.result import UNKNOWN, Fields
 from experiments.results.checked import first_lines, marked_result
+from experiments.results.columns import by_task
 from experiments.results.find import where
 from experiments.results.index import Index
+from experiments.results.selection import matching, named_folders, without_match
 
 
 def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[Fields]:

@@ -10,14 +10,14 @@ from typing import Any
 from experiments.config.recorded import project_and_entity
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs
-from experiments.display.comparison import place_of, scores_of, table_of
 from experiments.display.rows import as_markdown
 from experiments.failures.failure import Mistake
 from experiments.record.dotted import value_at
 from experiments.record.mirrors import wandb_views as view
 from experiments.record.mirrors.wandb_server import TrackingError
 from experiments.record.result import Fields
-from experiments.results.checked import remarks
+from experiments.results.columns import place_of, scores_of, table_of
+from experiments.results.comparability import remarks
 from experiments.results.index import Index
 
 VIEW_NAME = "attn: comparison of runs"

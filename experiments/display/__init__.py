@@ -1,1 +1,1 @@
-"""Output on the terminal: the progress of a run, and runs side by side."""
+"""Output on the terminal: the progress of a run and its result, and rows as tables."""

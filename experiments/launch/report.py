@@ -13,10 +13,10 @@ from rich.table import Column
 
 from experiments.cells.cell import folder_of
 from experiments.cells.runner import Outcome, RunningCell, earlier_outcome
-from experiments.display.comparison import COLUMNS, table_of, tables_of
 from experiments.display.rows import show
 from experiments.launch.check_cells import check_buildable, for_each_size
 from experiments.record.result import UNKNOWN
+from experiments.results.columns import COLUMNS, table_of, tables_of
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.run_length import planned_steps

@@ -1,1 +1,1 @@
-"""Results of many runs: run folders by name, an index to read them fast, and marks where a file has changed."""
+"""Results of many runs: found by name or settings, read fast, marked where a file has changed, laid out as rows."""

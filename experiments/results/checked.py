@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -13,8 +13,6 @@ from pydantic_core import to_json
 
 from experiments.files.digest import file_digest, unsealed
 from experiments.files.plain import from_json
-from experiments.record.code_digest import DECIDING, code_digest
-from experiments.record.dotted import Values
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import (
     CONFIG,
@@ -27,21 +25,13 @@ from experiments.record.folder import (
     RESULT,
     TOKENIZER,
     RunFolder,
-    configuration_digest,
     differing_file,
 )
-from experiments.record.plugin_files import lacking_plugin
 from experiments.record.result import UNKNOWN, Fields, Result
 from experiments.results.index import Index
 
 SAID = 10  # lines about runs that are printed
-OFTEN_VARIED = ("variant.name", "heads", "layers", "hidden_size", "length", "learning_rate", "max_steps", "precision")
 CHANGED = "changed"  # status of a run with a file that has changed since its result was written: no numbers
-# conditions that precision=auto, for example, leaves to the machine -> what is said of two results that differ in one
-LEFT_TO_MACHINE = {
-    "precision": "computed in different precision, which alone changes losses, speeds and peak memories",
-    "device": "ran on different machines, so their speeds and peak memories are not comparable",
-}
 BESIDE = (CONFIG, ENVIRONMENT, METRICS, TOKENIZER, PREDICTIONS)
 
 
@@ -85,77 +75,6 @@ def first_lines(say: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
     yield say_first
     if said > SAID:
         say(f"and {said - SAID} more like these")
-
-
-def other_code(results: Sequence[Fields]) -> str:
-    """A line about the results that were computed with other code than the present one; empty if there are none.
-
-    If the present code lacks a file that a folder of plugins adds, the line names both.
-    """
-    recorded = [result for result in results if result["code_digest"] is not None]
-    values = Values(recorded)
-    columns = [values.at(name) for name in ("backend", "status", *(f"config.{name}" for name in DECIDING))]
-    # equal settings have equal code, so its digest is computed once for all runs that share them
-    keys = list(zip(*(map(str, column) for column in columns), strict=True))
-    present = {key: _present_code(result) for key, result in dict(zip(keys, recorded, strict=True)).items()}
-    others = [(of, present[key]) for key, of in zip(keys, recorded, strict=True) if present[key] != of["code_digest"]]
-    if not others:
-        return ""
-    named = str(others[0][0]["run"]) + (f" and {len(others) - 1} more" if len(others) > 1 else "")
-    lacking = (lacking_plugin(RunFolder(of["folder"])) for of, code in others if code is None)
-    remedy = next(filter(None, lacking), "to train them again, give their commands with runs=FOLDER")
-    return f"computed with other code than the present one: {named} of {len(results)} runs; {remedy}"
-
-
-def remarks(results: Sequence[Fields]) -> Iterator[str]:
-    """What readers of these results should know before they compare them, in lines."""
-    yield from unlike(results)
-    if line := other_code(results):
-        yield line
-
-
-def unlike(results: Sequence[Fields]) -> Iterator[str]:
-    """Lines about results that are not as comparable as their settings say, with the names of two runs."""
-    tokens = ((name, of, result) for result in results for name, of in (result["sequences"] or {}).items())
-    if pair := _apart(tokens):
-        one, other = (result["run"] for result in pair)
-        yield (
-            f"{one} and {other} read different tokens of the same text, as different versions of tokenizers make them, "
-            "so their losses are not comparable"
-        )
-    for condition, difference in LEFT_TO_MACHINE.items():
-        if pair := _apart((condition, of[condition], of) for of in results if of[condition]):
-            one, other = (f"{result['run']} ({result[condition]})" for result in pair)
-            yield f"{one} and {other} {difference}"
-    ran = [result for result in results if result["backend"] and result["config"]]
-    values = Values(ran)
-    keys = list(zip(*(map(str, values.at(f"config.{name}")) for name in OFTEN_VARIED), strict=True))
-    kernels: dict[tuple[str, ...], set[str]] = {}
-    for key, result in zip(keys, ran, strict=True):
-        kernels.setdefault(key, set()).add(result["backend"])
-    # runs that agree in these settings usually have one kernel, and a digest of all settings takes longer
-    several = [result for key, result in zip(keys, ran, strict=True) if len(kernels[key]) > 1]
-    if pair := _apart((configuration_digest(of["config"] | {"seed": 0}), of["backend"], of) for of in several):
-        one, other = (f"{result['run']} ({result['backend']})" for result in pair)
-        yield f"{one} and {other} differ only in the seed, but ran with different kernels of attention"
-
-
-def _apart(facts: Iterable[tuple[str, str, Fields]]) -> tuple[Fields, Fields] | None:
-    """The first two results with the same first text and different second ones."""
-    first: dict[str, tuple[str, Fields]] = {}
-    for name, value, result in facts:
-        known, of = first.setdefault(name, (value, result))
-        if known != value:
-            return of, result
-    return None
-
-
-def _present_code(result: Fields) -> str | None:
-    """The digest of the code with which a run would be computed; None if this checkout does not have all of it."""
-    try:
-        return code_digest(result["config"] or {}, result["backend"], trained=result["status"] != "imported")
-    except (LookupError, TypeError, OSError):
-        return None
 
 
 def _parse(folder: Path, content: bytes) -> Fields:

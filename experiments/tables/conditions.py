@@ -9,7 +9,7 @@ from experiments.failures.wording import joined
 from experiments.measure.cores import long_wait
 from experiments.record.dotted import value_at
 from experiments.record.result import Fields
-from experiments.results.checked import unlike
+from experiments.results.comparability import unlike
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.overrides import by_stage, key_of, merged, parse
 from experiments.tables.definition.published import Published

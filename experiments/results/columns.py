@@ -1,20 +1,14 @@
-"""Runs side by side: their selection, the columns that distinguish them, and their measurements."""
+"""Runs side by side, as rows: the columns that distinguish them, and their measurements."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, takewhile
-from pathlib import Path
 from typing import Any
 
-from experiments.display.rows import Row
-from experiments.failures.failure import Mistake, once
-from experiments.failures.wording import did_you_mean
-from experiments.measure.cores import long_wait
-from experiments.record.dotted import Values, value_at
+from experiments.record.dotted import Values
 from experiments.record.folder import deciding_settings
 from experiments.record.result import Fields
-from experiments.results.find import find_runs
 
 # column -> where it stands in a result; dotted keys of the configuration under `config`
 COLUMNS = {
@@ -55,62 +49,11 @@ TAKEN_FROM = {
     "variant.dropout": "model.attention_dropout",
     "variant.backend": "variant.backend",  # nothing else shows it: the column `backend` has the kernel that ran
 }
-# losses can be compared only if they share these; the digests of corpus and tokenizer are known at a run's end
-CONDITIONS = {
-    "max_steps": "config.max_steps",
-    "epochs": "config.epochs",
-    "max_tokens": "config.trainer.max_tokens",
-    "max_minutes": "config.trainer.max_minutes",
-    "batch_size": "config.batch_size",
-    "length": "config.length",
-    "evaluation_sequences": "config.trainer.evaluation_sequences",
-    "objective": "config.objective",
-    "task": "config.task",
-    "data": "config.data",
-    "tokenizer": "config.tokenizer",
-    "corpus": "corpus",
-    "tokenizer digest": "tokenizer_digest",
-}
 # fields of a result that hold scores by the name of the metric, as a task or an objective names them
 SCORES = ("scores", "text_scores")
 
 
-def named_folders(selection: list[str], runs: Path) -> list[Path]:
-    """The run folders named by the items of `selection` without a `=`. Raises Mistake for a name without a run."""
-    return [path for name in selection if "=" not in name for path in find_runs(name, runs)]
-
-
-def matching(selection: list[str], results: list[Fields]) -> list[Fields]:
-    """The results that agree with every key=value of `selection`; key=a,b means either. Raises Mistake."""
-    filters = once((key, wanted) for key, equals, wanted in (item.partition("=") for item in selection) if equals)
-    for key in filters:
-        _check_filter(key, results)
-    return [
-        result
-        for result in results
-        if all(any(_matches(result, key, one) for one in wanted.split(",")) for key, wanted in filters.items())
-    ]
-
-
-def without_match(selection: list[str], results: list[Fields]) -> str:
-    """` matches heads=7 (did you mean 6?)`, for a message that no run does; empty if there are none at all.
-
-    The hint is about the first value that is similar to one of a result.
-    """
-    return f" matches {' '.join(selection)}{_near_value(selection, results)}" if selection and results else ""
-
-
-def _near_value(selection: list[str], results: list[Fields]) -> str:
-    values = Values(results)
-    for key, wanted in (item.split("=", 1) for item in selection if "=" in item):
-        known = dict.fromkeys(map(str, values.at(place_of(key))))
-        for one in wanted.split(","):
-            if one not in known and (hint := did_you_mean(one, known)):
-                return hint
-    return ""
-
-
-def tables_of(results: list[Fields]) -> list[list[Row]]:
+def tables_of(results: list[Fields]) -> list[list[Fields]]:
     """A table of pretrained runs, and one for each task of fine-tuned runs, because they have different scores."""
     tasks = by_task(results)
     return [table_of(tasks[task]) for task in sorted(tasks, key=lambda task: task or "")]
@@ -124,7 +67,7 @@ def by_task(results: list[Fields]) -> dict[str | None, list[Fields]]:
     return tasks
 
 
-def table_of(results: list[Fields]) -> list[Row]:
+def table_of(results: list[Fields]) -> list[Fields]:
     """A row for each result, with a column for every setting in which two of them differ.
 
     A setting has no column if it follows from the one that it is taken from, or if it is a variant's own and follows
@@ -190,26 +133,10 @@ def scores_of(results: list[Fields]) -> dict[str, str]:
     return {name: f"{field}.{name}" for field in SCORES for result in results for name in result[field] or {}}
 
 
-def rows_of(values: Values, columns: dict[str, str]) -> list[Row]:
+def rows_of(values: Values, columns: dict[str, str]) -> list[Fields]:
     """A row for each result: the value of each column at its place, None where the result has none."""
     rows = zip(*(values.at(place) for place in columns.values()), strict=True)
     return [dict(zip(columns, row, strict=True)) for row in rows]
-
-
-def shared_its_machine(result: Fields) -> bool:
-    """Whether other cells ran beside a run, or other processes had its cores."""
-    return (result["cells_at_once"] or 1) > 1 or bool(long_wait(result["waited_for_cores"]))
-
-
-def is_condition(place: str) -> bool:
-    """Whether losses can be compared only between runs that have the same at this place."""
-    return any(f"{place}.".startswith(f"{condition}.") for condition in CONDITIONS.values())
-
-
-def differing_conditions(results: list[Fields]) -> list[str]:
-    """The conditions in which the results differ, by name."""
-    values = Values(results)
-    return [name for name, place in CONDITIONS.items() if is_varied(values.at(place))]
 
 
 def is_varied(column: Sequence[Any]) -> bool:
@@ -261,22 +188,3 @@ def _differing(trees: Sequence[Mapping[str, Any]], above: str = "") -> Iterator[
             yield f"{above}{key}"
     for group, found in groups.items():
         yield from _differing(found, group)
-
-
-def _check_filter(key: str, results: list[Fields]) -> None:
-    if results and key not in NAMED and all(value is None for value in Values(results).at(place_of(key))):
-        settings = chain.from_iterable(result["config"] or {} for result in results)
-        known = list(dict.fromkeys([*COLUMNS, *settings]))
-        raise Mistake(f"{key}: no run has such a setting" + did_you_mean(key, known))
-
-
-def _matches(result: Fields, key: str, wanted: str) -> bool:
-    value = value_at(result, place_of(key))
-    if isinstance(value, bool) or value is None:
-        return str(value).lower() == wanted.lower() or (value is None and wanted == "null")
-    if isinstance(value, int | float):
-        try:
-            return float(wanted) == value
-        except ValueError:
-            return False
-    return str(value) == wanted

@@ -1,0 +1,67 @@
+"""The runs that a command is about: named, or chosen by their settings."""
+
+from __future__ import annotations
+
+from itertools import chain
+from pathlib import Path
+
+from experiments.failures.failure import Mistake, once
+from experiments.failures.wording import did_you_mean
+from experiments.record.dotted import Values, value_at
+from experiments.record.result import Fields
+from experiments.results.columns import COLUMNS, NAMED, place_of
+from experiments.results.find import find_runs
+
+
+def named_folders(selection: list[str], runs: Path) -> list[Path]:
+    """The run folders named by the items of `selection` without a `=`. Raises Mistake for a name without a run."""
+    return [path for name in selection if "=" not in name for path in find_runs(name, runs)]
+
+
+def matching(selection: list[str], results: list[Fields]) -> list[Fields]:
+    """The results that agree with every key=value of `selection`; key=a,b means either. Raises Mistake."""
+    filters = once((key, wanted) for key, equals, wanted in (item.partition("=") for item in selection) if equals)
+    for key in filters:
+        _check_filter(key, results)
+    return [
+        result
+        for result in results
+        if all(any(_matches(result, key, one) for one in wanted.split(",")) for key, wanted in filters.items())
+    ]
+
+
+def without_match(selection: list[str], results: list[Fields]) -> str:
+    """` matches heads=7 (did you mean 6?)`, for a message that no run does; empty if there are none at all.
+
+    The hint is about the first value that is similar to one of a result.
+    """
+    return f" matches {' '.join(selection)}{_near_value(selection, results)}" if selection and results else ""
+
+
+def _near_value(selection: list[str], results: list[Fields]) -> str:
+    values = Values(results)
+    for key, wanted in (item.split("=", 1) for item in selection if "=" in item):
+        known = dict.fromkeys(map(str, values.at(place_of(key))))
+        for one in wanted.split(","):
+            if one not in known and (hint := did_you_mean(one, known)):
+                return hint
+    return ""
+
+
+def _check_filter(key: str, results: list[Fields]) -> None:
+    if results and key not in NAMED and all(value is None for value in Values(results).at(place_of(key))):
+        settings = chain.from_iterable(result["config"] or {} for result in results)
+        known = list(dict.fromkeys([*COLUMNS, *settings]))
+        raise Mistake(f"{key}: no run has such a setting" + did_you_mean(key, known))
+
+
+def _matches(result: Fields, key: str, wanted: str) -> bool:
+    value = value_at(result, place_of(key))
+    if isinstance(value, bool) or value is None:
+        return str(value).lower() == wanted.lower() or (value is None and wanted == "null")
+    if isinstance(value, int | float):
+        try:
+            return float(wanted) == value
+        except ValueError:
+            return False
+    return str(value) == wanted

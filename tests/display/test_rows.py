@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from experiments.display.rows import readable, show
+
+
+@pytest.mark.parametrize("width", [40, 60, 70, 80, 100, 120])
+def test_an_interval_stays_in_one_line_and_a_sentence_stands_below_its_row(width):
+    sentence = "with a head size independent of d / h, every added head improves a causal model"
+    rows = [
+        {"row": f"given{row}", "what": sentence, "heads": row, "difference": f"+0.{row}333 [+0.{row}000, +0.{row}666]"}
+        for row in (1, 2, 3)
+    ]
+    rows[0]["what"] = sentence.upper()
+    terminal = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    show(rows, "table", console=terminal)
+    lines = terminal.file.getvalue().splitlines()
+    assert all(len(line.rstrip()) <= width for line in lines)
+    for row in rows:
+        (line,) = (line for line in lines if row["difference"] in line)
+        # in a block each value has a line of its own
+        assert width == 40 or row["row"] in line
+    said = " ".join(terminal.file.getvalue().split())
+    assert width != 60 or (sentence in said and sentence.upper() in said)
+
+
+def test_numbers_of_a_column_have_as_many_digits_after_the_point():
+    assert [readable("perplexity", value) for value in (107.96, 100.5, 999.96)] == ["108.0", "100.5", "1,000.0"]
+    assert [readable("loss", value) for value in (4.5, 1e-5, 1234.5)] == ["4.5000", "1e-05", "1,234"]
+
+
+def test_a_pipe_gets_every_row_on_a_line_and_a_terminal_the_first(monkeypatch):
+    monkeypatch.setattr("experiments.display.rows.TERMINAL_ROWS", 2)
+    rows = [{"run": f"run-{number}", "loss": 4.0 + number, "peak_memory_bytes": 10**8} for number in range(3)]
+    pipe = Console(file=io.StringIO(), width=20)
+    show(rows, "table", console=pipe)
+    assert pipe.file.getvalue() == (
+        "run      loss  peak_memory\n"
+        "run-0  4.0000       100 MB\n"
+        "run-1  5.0000       100 MB\n"
+        "run-2  6.0000       100 MB\n"
+    )  # fmt: skip
+    terminal = Console(file=io.StringIO(), width=60, force_terminal=True, color_system=None)
+    show(rows, "table", console=terminal)
+    assert "run-1" in terminal.file.getvalue() and "run-2" not in terminal.file.getvalue()
+    assert "the first 2 of 3 rows; a pipe or --format csv has all" in " ".join(terminal.file.getvalue().split())

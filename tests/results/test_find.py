@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.failures.failure import Mistake
+from experiments.results.find import find_run, find_runs
+
+
+@pytest.fixture
+def runs(tmp_path) -> Path:
+    for name in "abcd":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").touch()
+    return tmp_path
+
+
+def test_a_run_is_named_by_its_name_or_the_start_of_it(runs):
+    assert find_run("a", runs) == runs / "a"
+    for name in ("ab", "ac"):
+        (runs / name).mkdir()
+        (runs / name / "config.yaml").touch()
+    assert find_run("a", runs) == runs / "a", "whole, though others begin with it"
+    assert find_run("ab", runs) == find_run(str(runs / "ab"), Path("elsewhere")) == runs / "ab"
+    (runs / "a" / "config.yaml").unlink()
+    with pytest.raises(Mistake, match="'a' is the start of 2 runs"):
+        find_run("a", runs)
+
+
+def test_a_pattern_that_no_shell_has_read_is_looked_for_in_its_own_folder(runs, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    assert find_runs("[ab]*", runs) == find_runs(f"{runs}/[ab]*", Path("elsewhere")) == [runs / "a", runs / "b"]
+    assert find_runs("a**", runs) == [runs / "a"]
+    for name in ("b**a", ".", "/"):
+        with pytest.raises(Mistake, match="there is no run"):
+            find_runs(name, runs)
+    with pytest.raises(Mistake, match="no run 'elsewhere/a' in elsewhere/"):
+        find_runs("elsewhere/a", runs)
+    (runs / "talking_heads-l2-post").mkdir()
+    (runs / "talking_heads-l2-post" / "config.yaml").touch()
+    with pytest.raises(Mistake, match=r"did you mean talking_heads\?"):
+        find_run("talkin_heads", runs)
+    with pytest.raises(Mistake, match=r"did you mean talking_heads-l2-post\?"):
+        find_run("talking_heads-l2-pst", runs)
+    # a folder that is no run hides none
+    (runs.parent / "d").mkdir(exist_ok=True)
+    assert find_runs("d", runs) == [runs / "d"]
