@@ -8,27 +8,21 @@ lines that the model uses. A file that the user adds counts with all modules of 
 cover how devices share a step, which changes rounding alone, and the loop that calls the steps, logs, and saves. The
 packed text and the windows of a task's examples have their own version, `FORMAT`, because a run reads them from the
 cache, where the version decides what it gets. Tests compare their bytes with those of the version.
-
-A digest is of the syntax tree without docstrings, so comments and layout do not count, and it is the same in every
-version of Python. Files are parsed, not imported, once in a process, because a process computes with the files that it
-began with.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
 import importlib
 import itertools
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext, suppress
-from importlib.util import resolve_name
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from attention.kernels import kernel_modules
-from experiments.files.digest import bytes_digest, digest, text_digest
+from experiments.files.digest import digest
+from experiments.record.source_digest import c_source_digest, format_version, module_source
 from experiments.settings.norm import NORM_KINDS
 from experiments.settings.objective import ARCHITECTURES, architecture_of
 from experiments.settings.plugins import code_folders, imported_file, module_file, modules
@@ -73,28 +67,11 @@ COVERED_ROOMS = (
 VERSIONED = ("experiments/data/packing.py", "experiments/tasks/finetuning/features.py")  # with a FORMAT
 KERNELS = kernel_modules()
 SOURCE_ENDINGS = (".cpp", ".cu", ".h")  # of what a kernel compiles, in the folder of its name
-C_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-
-
 # the settings on which `code_digests` depends
 DECIDING = (
     "variant.module", "variant.name", "objective.kind", "task.kind", "data.kind", "model.norm_kind", "model.position",
     "optimizer.kind",
 )  # fmt: skip
-
-
-class _File(NamedTuple):
-    digest: str
-    imports: tuple[str, ...]  # dotted; for `from a import b`, both a and a.b; relative ones begin with dots
-
-    def names(self, package: str) -> set[str]:
-        """What the module, one of this package, imports, by absolute names."""
-        # a relative import beyond the top of its package fails when the module is imported
-        return {
-            resolve_name(name, package) if name.startswith(".") else name
-            for name in self.imports
-            if len(name) - len(name.lstrip(".")) <= len(package.split(".")) * bool(package)
-        }
 
 
 def code_digests(
@@ -124,7 +101,7 @@ def code_digests(
     # only for kinds that the user adds; for our own, the version of the packed text is enough
     modules += (kind_of_data,) * (module_file(kind_of_data) is not None)
     roots = (root or attention_folder().parent, *code_folders())
-    versions = {place: _version(roots[0] / place) for place in VERSIONED}
+    versions = {place: format_version(roots[0] / place) for place in VERSIONED}
     digests = dict(_digests(roots, modules, frozenset(unused), FOLLOWED)) | versions | _table_lines(settings["model"])
     for kernel in sorted(ran & KERNELS.keys()):
         digests |= _compiled_sources(roots[0], kernel)
@@ -169,13 +146,13 @@ def _digests(
     waiting, seen = [*modules], {*modules}
     while waiting:
         path = Path(*waiting.pop().split(".")).with_suffix(".py")
-        if (file := next(filter(None, (_file(root / path) for root in roots)), None)) is None:
+        if (file := next(filter(None, (module_source(root / path) for root in roots)), None)) is None:
             if path.with_suffix("").as_posix().replace("/", ".") in modules:
                 raise LookupError(f"there is no {path}")
             # a package, or a name in a module
             continue
         digests[path.as_posix()] = file.digest
-        names = file.names(".".join(path.parent.parts))
+        names = file.imported_names(".".join(path.parent.parts))
         if not (roots[0] / path).is_file():
             digests |= _users_digests(names)
         scoring = {SCORED_BY[name] for name in names & SCORED_BY.keys()}
@@ -193,10 +170,10 @@ def _users_digests(names: Iterable[str]) -> dict[str, str]:
         name = waiting.pop()
         new = {name.rpartition(".")[0]} - {""}  # Python imports the packages around a module too
         path = imported_file(name)
-        if path is not None and (file := _file(path)) is not None:
+        if path is not None and (file := module_source(path)) is not None:
             is_package = path.stem == "__init__"
             digests[name.replace(".", "/") + ("/__init__" if is_package else "") + path.suffix] = file.digest
-            new |= file.names(name if is_package else name.rpartition(".")[0])
+            new |= file.imported_names(name if is_package else name.rpartition(".")[0])
         waiting += new - seen
         seen |= new
     return digests
@@ -205,7 +182,7 @@ def _users_digests(names: Iterable[str]) -> dict[str, str]:
 @functools.cache
 def _compiled_sources(root: Path, kernel: str) -> dict[str, str]:
     paths = (root / "attention" / "kernels" / kernel).glob("*")
-    return {path.relative_to(root).as_posix(): _source(path) for path in paths if path.suffix in SOURCE_ENDINGS}
+    return {path.relative_to(root).as_posix(): c_source_digest(path) for path in paths if path.suffix in SOURCE_ENDINGS}
 
 
 def added_digests() -> dict[str, str]:
@@ -214,8 +191,8 @@ def added_digests() -> dict[str, str]:
     """
     digests: dict[str, str] = {}
     for name, path in modules().items():
-        if (file := _file(path)) is not None:
-            digests |= _users_digests(file.names(".".join(Path(name).parent.parts))) | {name: file.digest}
+        if (file := module_source(path)) is not None:
+            digests |= _users_digests(file.imported_names(".".join(Path(name).parent.parts))) | {name: file.digest}
     return digests
 
 
@@ -245,12 +222,12 @@ def import_covered() -> None:
         for path in sorted((root / room).rglob("*.py")):
             with suppress(Exception):
                 importlib.import_module(module_name(path.relative_to(root)))
-                _file(path)
+                module_source(path)
     added_digests()
     for kernel in KERNELS:
         _compiled_sources(ours, kernel)
     for place in VERSIONED:
-        _version(ours / place)
+        format_version(ours / place)
 
 
 def module_name(path: str | Path) -> str:
@@ -268,70 +245,3 @@ def differing(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     files = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     shown = ", ".join(files[:4]) + (f" and {len(files) - 4} more" if len(files) > 4 else "")
     return f"the code ({shown})" if before and files else "the code"
-
-
-@functools.cache
-def _file(path: Path) -> _File | None:
-    """The digest and the imports of a module; None for a package, and for a name that is not a module."""
-    if not path.is_file():
-        return None
-    content = path.read_bytes()
-    try:
-        tree = ast.parse(content)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        # compiled, or broken, which shows if it is imported
-        return _File(bytes_digest([content])[:16], ())
-    pieces: list[str] = []
-    imports: list[str] = []
-    _walk(tree, pieces, imports)
-    return _File(text_digest("\0".join(pieces))[:16], tuple(dict.fromkeys(imports)))
-
-
-def _walk(tree: ast.AST, pieces: list[str], imports: list[str]) -> None:
-    """Write down a syntax tree without docstrings and without empty fields, which depend on the version of Python; note
-    its imports.
-    """
-    # what is still to be written, last first, and the list for its imports
-    waiting: list[tuple[ast.AST | str, list[str]]] = [(tree, imports)]
-    while waiting:
-        node, imports = waiting.pop()
-        if isinstance(node, str):
-            pieces.append(node)
-            continue
-        if isinstance(node, ast.Import):
-            imports += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            source = "." * node.level + (node.module or "")
-            inner = f"{source}." if node.module else source
-            imports += [source, *(inner + alias.name for alias in node.names)]
-        pieces.append(type(node).__name__)
-        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        typing_only = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        parts: list[ast.AST | str] = []
-        for name in node._fields:
-            value = getattr(node, name, None)
-            if value is None or value == []:
-                continue
-            items = value if isinstance(value, list) else [value]
-            if documented and name == "body" and _is_text(items[0]):
-                items = items[1:]
-            parts += [name, *(item if isinstance(item, ast.AST) else repr(item) for item in items)]
-        noted = [] if typing_only else imports
-        waiting += [(part, noted) for part in (")", *reversed(parts))]
-
-
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
-
-
-@functools.cache
-def _source(path: Path) -> str:
-    """The digest of a C++ source without comments and white space."""
-    pieces = C_COMMENTS.sub(" ", path.read_text(encoding="utf-8")).split()
-    return text_digest(" ".join(pieces))[:16]
-
-
-@functools.cache
-def _version(path: Path) -> str:
-    """The line `FORMAT = N` of a module whose product is kept in the cache."""
-    return "format " + re.findall(r"^FORMAT = (\d+)", path.read_text(encoding="utf-8"), re.MULTILINE)[0]

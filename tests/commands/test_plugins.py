@@ -21,6 +21,7 @@ from experiments.model.architectures import encoder
 from experiments.objectives.kinds.masked import Masked
 from experiments.record import code_digest
 from experiments.record.code_digest import code_digests
+from experiments.record.source_digest import module_source
 from experiments.settings import plugins
 from experiments.tasks.pretraining import Pretraining
 from tests.fixtures.finetuning import FINE_TUNING, labelled, write_lines
@@ -153,7 +154,7 @@ def test_the_users_own_modules_that_an_added_file_imports_count_too(attn, loud, 
         assert exported.returncode == 0, exported.stderr
         assert all((tmp_path / "there" / "source" / file).is_file() for file in own)
     write_files(tmp_path / "own", {"acoustics/rooms.py": "SIZE = 2\n"})
-    code_digest._file.cache_clear()
+    module_source.cache_clear()
     code_digest._digests.cache_clear()
     again, evaluated = attn(*words), attn("evaluate", "loud", f"plugins={loud}")
     assert again.returncode == evaluated.returncode == 2
@@ -205,7 +206,7 @@ def test_each_file_counts_that_python_would_import(imported, file, loud, tmp_pat
             archive.writestr("more.py", "")
     else:
         (own / file).write_bytes(b"SIZE = 2\n")
-    code_digest._file.cache_clear()
+    module_source.cache_clear()
     assert code_digest.added_digests() != before
 
 
@@ -221,7 +222,7 @@ def test_modules_that_the_copy_in_an_export_could_not_replace_are_refused(loud, 
     plugins.add([f"plugins={loud}"])
     for module, reason in (("packed", "is in an archive"), ("colorsys", "has the name of a module of Python")):
         write_files(loud, {"attention/loudness.py": f"import {module}\n"})
-        code_digest._file.cache_clear()
+        module_source.cache_clear()
         code_digest._digests.cache_clear()
         (tmp_path / "there").mkdir()
         with pytest.raises(Mistake, match=rf"{own}/.*: {module}, which the model needs, {reason}"):
