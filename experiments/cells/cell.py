@@ -17,7 +17,8 @@ from experiments.cells.prepare import prepare_in_child_process
 from experiments.config.check import from_tree
 from experiments.data.cache import Cache, other_tokens
 from experiments.data.errors import DataError
-from experiments.display.progress import Display, summary
+from experiments.display.progress import Display
+from experiments.display.summary import print_summary
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake
 from experiments.measure.cores import Neighbours
@@ -134,7 +135,7 @@ def _train_as_first_process(
         except Interrupted as interrupted:
             print(f"{interrupted.reason}: the same command continues from {folder.path}", file=sys.stderr)
             return interrupted.exit_code
-    summary(result, folder)
+    print_summary(result, folder)
     return EXIT_CODE_OF_STATUS[result.status]
 
 

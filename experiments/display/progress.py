@@ -1,4 +1,4 @@
-"""The output of a run while it trains, live on a terminal and in plain lines elsewhere, and its summary at the end.
+"""The progress of a run while it trains, live on a terminal and in plain lines elsewhere.
 
 Progress goes to stderr and the summary to stdout, so `attn train > result.txt` stores the summary and shows the
 progress.
@@ -7,17 +7,12 @@ progress.
 from __future__ import annotations
 
 import math
-import os
-import shutil
 import sys
-import textwrap
 import time
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
-from experiments.record.folder import RunFolder
-from experiments.record.result import Result
+from experiments.display.numbers import duration, megabytes, number, significant, words
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -96,7 +91,7 @@ class Display:
         parts = [f"validation loss {loss:.4f}"]
         if perplexity is not None:
             parts.append(f"ppl {significant(perplexity)}")
-        parts += [f"{_words(name)} {value:.4g}" for name, value in scores.items()]
+        parts += [f"{words(name)} {value:.4g}" for name, value in scores.items()]
         if bits_per_byte is not None:
             parts.append(f"{bits_per_byte:.3f} bits/byte")
         if unknown_share:
@@ -184,107 +179,15 @@ class _Live:
         self._live.stop()
 
 
-def summary(result: Result, folder: RunFolder, stream: TextIO | None = None) -> None:
-    """Print the results of a run, in the form that a researcher wants to read, on `stream` (stdout)."""
-    rows = [row for row in _rows(result, folder) if row[1]]
-    labels = max(len(label) for label, _ in rows)
-    width = min(shutil.get_terminal_size().columns, 110)
-    wrap = textwrap.TextWrapper(
-        width, break_long_words=False, break_on_hyphens=False, subsequent_indent=" " * (labels + 4)
-    )
-    lines = [wrap.fill(f"  {label:<{labels}}  {text}") for label, text in rows]
-    print("", f"{folder.name}: {result.status}", *lines, sep="\n", file=stream or sys.stdout)
-
-
-def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
-    beside = ""
-    if result.validation_loss is not None and result.unigram_loss is not None:
-        gap = result.unigram_loss - result.validation_loss
-        beside = f", {abs(gap):.4f} {'above' if gap >= 0 else 'below'} the validation loss"
-    unit = " nats per predicted token" if result.scores is None else " per target"
-    total = (result.parameters or {}).get("total")
-    parts = ", ".join(f"{name} {count:,}" for name, count in (result.parameters or {}).items() if name != "total")
-    rate, several = result.tokens_per_second, result.devices > 1
-    speed = _number(rate, ",.0f", " tok/s")
-    spread = _number(result.tokens_per_second_spread, ",.0f", "", " +- ")
-    cost, meaning, memory = result.flops_per_token, result.throughput_meaning, megabytes(result.peak_memory_bytes)
-    if several and rate is not None:
-        spread += f" on {result.devices} devices, {rate / result.devices:,.0f} each"
-    if several and memory:
-        memory += f" of the device that needed most, {megabytes(result.peak_memory_of_all_bytes)} of all"
-    conditions = [
-        f"{result.devices} times {result.device}" if several else result.device,
-        result.precision,
-        f"kernel {result.backend}" if result.backend else None,
-        "weights, gradients and moments divided" if result.sharded else None,
-        "layers by torch.compile" if result.compiled else None,
-        f"{result.micro_batch} sequences at once" if result.micro_batch else None,
-        f"seed {result.seed}",
-    ]
-    return [
-        ("reason", result.reason or ""),
-        *((_words(name), f"{value:.4g}") for name, value in (result.scores or {}).items()),
-        ("validation loss", _number(result.validation_loss, ".4f", unit)),
-        ("unigram loss", _number(result.unigram_loss, ".4f", beside)),
-        ("training loss", _number(result.training_loss, ".4f")),
-        ("perplexity", "" if result.perplexity is None else significant(result.perplexity)),
-        ("bits per byte", _number(result.bits_per_byte, ".4f")),
-        ("unknown", _number(result.unknown_share or None, ".2%", " of the tokens are [UNK], which no loss counts")),
-        *(
-            (name.upper(), f"{value:.2f} ({result.scored_texts} texts, {result.text_scores_meaning})")
-            for name, value in (result.text_scores or {}).items()
-        ),
-        ("sentence order", _number(result.order_accuracy, ".1%", f" right, {_number(result.order_loss, '.4f')} nats")),
-        ("speed", speed and f"{speed}{spread}" + (f" ({meaning})" if meaning else "")),
-        ("peak memory", memory and memory + (f" ({result.peak_memory_meaning})" if result.peak_memory_meaning else "")),
-        ("parameters", "" if total is None else f"{total:,}" + (f" ({parts})" if parts else "")),
-        ("training cost", "" if cost is None else f"{cost / 1e6:,.1f} MFLOPs per token"),
-        ("FLOPs used", _number(result.mfu, ".1%", " of the device's peak")),
-        ("trained", f"{result.steps:,} steps, {result.tokens:,} tokens, {result.epochs:.2f} epochs"),
-        ("skipped steps", f"{result.skipped_steps:,} (not finite)" if result.skipped_steps else ""),
-        ("time", duration(result.wall_seconds)),
-        ("on", ", ".join(condition for condition in conditions if condition)),
-        ("folder", os.path.relpath(folder.path) if folder.path.is_relative_to(Path.cwd()) else str(folder.path)),
-    ]
-
-
 def _columns(metrics: dict[str, Any], aligned: bool = False) -> list[str]:
     """The known numbers of a logged step, each with its unit; aligned: of equal width in every line."""
     loss = metrics.get("loss")
     cells = [
-        ("loss ", 7, _number(loss, ".4f"), ""),
+        ("loss ", 7, number(loss, ".4f"), ""),
         ("ppl ", 7, "" if "perplexity" not in metrics else significant(metrics["perplexity"]), ""),
-        ("lr ", 7, _number(metrics.get("learning_rate"), ".1e"), ""),
-        ("", 9, _number(metrics.get("tokens_per_second"), ",.0f"), " tok/s"),
+        ("lr ", 7, number(metrics.get("learning_rate"), ".1e"), ""),
+        ("", 9, number(metrics.get("tokens_per_second"), ",.0f"), " tok/s"),
         ("", 9, megabytes(metrics.get("peak_memory_bytes")), ""),
     ]
     width = [size if aligned else 0 for _, size, _, _ in cells]
     return [f"{head}{text:>{size}}{unit}" for (head, _, text, unit), size in zip(cells, width, strict=True) if text]
-
-
-def megabytes(size: int | None) -> str:
-    """A size in bytes as text in megabytes of 10^6 bytes; empty if it is unknown."""
-    return "" if size is None else f"{size / 1e6:,.0f} MB"
-
-
-def duration(seconds: float) -> str:
-    """A time such as 12s, 3m05s, 2h07m."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m{whole % 60:02d}s"
-    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def significant(value: float) -> str:
-    """A number with its meaningful decimals."""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 100 else f"{value:.2f}"
-
-
-def _number(value: float | None, form: str, after: str = "", before: str = "") -> str:
-    return "" if value is None else f"{before}{value:{form}}{after}"

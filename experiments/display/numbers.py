@@ -1,0 +1,33 @@
+"""Numbers of one run as text for people."""
+
+from __future__ import annotations
+
+
+def megabytes(size: int | None) -> str:
+    """A size in bytes as text in megabytes of 10^6 bytes; empty if it is unknown."""
+    return "" if size is None else f"{size / 1e6:,.0f} MB"
+
+
+def duration(seconds: float) -> str:
+    """A time such as 12s, 3m05s, 2h07m."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def words(name: str) -> str:
+    """The name of a number as words."""
+    return name.replace("_", " ")
+
+
+def significant(value: float) -> str:
+    """A number with its meaningful decimals."""
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 100 else f"{value:.2f}"
+
+
+def number(value: float | None, form: str, after: str = "", before: str = "") -> str:
+    """A number in a form such as `,.0f`, between two texts; empty if it is unknown."""
+    return "" if value is None else f"{before}{value:{form}}{after}"

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import dataclasses
+import io
+
+from experiments.display.summary import print_summary
+from experiments.record.folder import RunFolder
+from experiments.record.result import Result
+
+
+def test_the_summary_says_what_was_found_and_under_which_conditions(result, tmp_path):
+    stream = io.StringIO()
+    print_summary(result, RunFolder(tmp_path / "run"), stream)
+    text = stream.getvalue()
+    for part in (
+        "run: done",
+        "5.1250 nats per predicted token",
+        "6.5800, 1.4550 above the validation loss",
+        "168.2",
+        "2.3100",
+        "12,346 tok/s +- 210 (median",
+        "812 MB (resident memory of the process)",
+        "1,379,712 (embedding 786,432, attention 593,280)",
+        "18.4 MFLOPs per token",
+        "600 steps, 2,457,600 tokens, 1.90 epochs",
+        "3m12s",
+        "cpu, fp32, kernel blocked, 64 sequences at once, seed 0",
+        str(tmp_path / "run"),
+    ):
+        assert " ".join(part.split()) in " ".join(text.split())
+    assert "None" not in text and "FLOPs used" not in text
+
+
+def test_the_summary_names_the_folder_so_that_it_can_be_typed(result, tmp_path, monkeypatch):
+    for here, shown in ((tmp_path, "runs/one"), (tmp_path / "runs" / "other", str(tmp_path / "runs" / "one"))):
+        here.mkdir(parents=True, exist_ok=True)
+        monkeypatch.chdir(here)
+        stream = io.StringIO()
+        print_summary(result, RunFolder(tmp_path / "runs" / "one"), stream)
+        assert stream.getvalue().split()[-1] == shown
+
+
+def test_the_summary_of_a_run_that_did_not_finish(result, tmp_path):
+    known = {"steps": 7, "skipped_steps": 2, "tokens": 448, "epochs": 0.1, "wall_seconds": 1.5, "seed": 3}
+    failed = Result.unfinished("nan", "step 8: the loss is not finite", **known)
+    stream = io.StringIO()
+    print_summary(failed, RunFolder(tmp_path / "run"), stream)
+    assert "run: nan" in stream.getvalue() and "step 8: the loss is not finite" in stream.getvalue()
+    assert "None" not in stream.getvalue() and "loss  " not in stream.getvalue()
+    worse = dataclasses.replace(result, validation_loss=7.0)
+    print_summary(worse, RunFolder(tmp_path / "run"), stream)
+    assert "6.5800, 0.4200 below the validation loss" in stream.getvalue()
