@@ -50,9 +50,9 @@ class Clock:
 def measure(settings: Settings, world: World, clock: Clock) -> tuple[float, float]:
     """The median seconds of a step, and the median seconds of it that are spent in sums."""
     torch.set_num_threads(1)
-    source = task_of(settings)
-    dataset = source.prepare(lambda *_: None)
-    learner = build_learner(settings, source, dataset, torch.device("cpu"), world)
+    task = task_of(settings)
+    dataset = task.prepare(lambda *_: None)
+    learner = build_learner(settings, task, dataset, torch.device("cpu"), world)
     steps, sums = [], []
     for step in range(1, WARMUP + STEPS + 1):
         began, before = time.perf_counter(), clock.seconds

@@ -67,10 +67,10 @@ def scale(model: Transformer, tokens_BN: Tensor) -> Scale:
 def train(settings: Settings) -> Measured:
     """Train in memory, with the same steps as a run of `attn train`."""
     torch.set_num_threads(1)
-    source, steps = task_of(settings), settings.max_steps
+    task, steps = task_of(settings), settings.max_steps
     assert steps is not None
-    dataset = source.prepare(lambda *_: None)
-    learner = build_learner(settings, source, dataset, torch.device("cpu"), ALONE)
+    dataset = task.prepare(lambda *_: None)
+    learner = build_learner(settings, task, dataset, torch.device("cpu"), ALONE)
     held_out = torch.from_numpy(dataset.validation.tokens[:16].astype("int64"))
     start = scale(learner.model, held_out)
     losses = []

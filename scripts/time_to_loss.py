@@ -42,9 +42,9 @@ def main() -> None:
     parser.add_argument("words", nargs="*")
     chosen = parser.parse_args()
     settings = compose(chosen.words)
-    source = task_of(settings)
-    dataset = source.prepare(print)
-    objective = source.objective(dataset.tokenizer)
+    task = task_of(settings)
+    dataset = task.prepare(print)
+    objective = task.objective(dataset.tokenizer)
 
     def collated(rows: list[dict[str, Any]]) -> dict[str, Tensor]:
         """A batch, masked as by `attn train` and differently each time: 80% masks, 10% random, 10% unchanged."""

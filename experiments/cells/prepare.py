@@ -30,10 +30,10 @@ IN_UTF8 = {"PYTHONIOENCODING": "utf-8:backslashreplace"}
 
 def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
     """Make the corpus if the cache lacks it; progress goes to stderr. Raises DataError, Failure."""
-    source = task_of(settings)
-    if source.is_ready():
+    task = task_of(settings)
+    if task.is_ready():
         return
-    print(f"preparing the corpus {source.name} for the first time", file=sys.stderr)
+    print(f"preparing the corpus {task.name} for the first time", file=sys.stderr)
     started = time.monotonic()
     try:
         process = subprocess.run(
@@ -45,10 +45,10 @@ def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
         with suppress(OSError):
             Cache(Path(settings.cache), None).sweep()
     if process.returncode < 0:
-        raise Failure(f"preparing the corpus {source.name}: {why_ended(process.returncode, '')}")
+        raise Failure(f"preparing the corpus {task.name}: {why_ended(process.returncode, '')}")
     if process.returncode:
         if not (output := process.stdout.strip()):
-            raise RuntimeError(f"preparing the corpus {source.name} ended with exit code {process.returncode}")
+            raise RuntimeError(f"preparing the corpus {task.name} ended with exit code {process.returncode}")
         failure = DataError(output) if process.returncode == ExitCode.MISTAKE else Failure(output)
         failure.exit_code = ExitCode(process.returncode)
         raise failure

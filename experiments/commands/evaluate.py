@@ -116,12 +116,12 @@ def _score(
     torch.set_num_threads(trainer.threads)
     with Display() as display:
         set_kernel_cache(settings, display.message)
-        source = task_of(settings)
-        data = source.prepare(display.stage)
+        task = task_of(settings)
+        data = task.prepare(display.stage)
         packed = getattr(data, split)
         if packed is None:
             raise Mistake(f"split = {split!r}: this corpus does not have it", "split=validation, or data.test=FILE")
-        objective = source.objective(data.tokenizer)
+        objective = task.objective(data.tokenizer)
         trained, present = _trained_on(folder), data.identity["corpus"]
         if own_text and (line := other_version(folder.name, trained, present)):
             display.message(line)

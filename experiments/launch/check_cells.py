@@ -56,9 +56,9 @@ def check_buildable(cells: list[Settings]) -> list[int]:
 
     def count(cell: Settings) -> int | Mistake:
         try:
-            source = task_of(cell)
+            task = task_of(cell)
             with torch.device("meta"):
-                model = source.build_model(source.vocabulary_size())
+                model = task.build_model(task.vocabulary_size())
             return model.parameter_counts()["total"]
         except Mistake as error:
             return error

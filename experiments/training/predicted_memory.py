@@ -46,8 +46,8 @@ def _forward_bytes(
     trainer = settings.trainer
     of_run = min(trainer.micro_batch or trainer.batch_size, trainer.batch_size)
     sequences = min(of_run, max(1, TOKENS // settings.row_length))
-    source = task_of(settings)
-    objective = source.objective(MadeUpVocabulary(vocabulary_size))
+    task = task_of(settings)
+    objective = task.objective(MadeUpVocabulary(vocabulary_size))
     example = objective.batch(np.full((sequences, settings.row_length), vocabulary_size - 1), 0, 0)
     storages: dict[int, torch.UntypedStorage] = {}
 
@@ -57,7 +57,7 @@ def _forward_bytes(
         return tensor
 
     with torch.random.fork_rng(devices=[]), FakeTensorMode() as fake, torch.device(device):
-        model = source.build_model(vocabulary_size)
+        model = task.build_model(vocabulary_size)
         shapes = example.map_tensors(lambda tensor: fake.from_tensor(tensor).to(device))
         weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
         with (

@@ -45,13 +45,13 @@ def set_up(
 ) -> Run:
     """Do everything before the first step. Raises Mistake for settings that the user has to change."""
     device = prepare_process(settings, world, display.message)
-    source = task_of(settings)
-    dataset = source.prepare(display.stage)
+    task = task_of(settings)
+    dataset = task.prepare(display.stage)
     planned = planned_steps(settings, len(dataset.train.tokens))
     with replacing(folder.path / TOKENIZER) as temporary:
         dataset.tokenizer.save(temporary)
     with world.together("set_up", identities(settings, dataset)):
-        learner = build_learner(settings, source, dataset, device, world)
+        learner = build_learner(settings, task, dataset, device, world)
     run = Run(
         settings=settings,
         folder=folder,
@@ -77,7 +77,7 @@ def set_up(
         | {"waited_for_cores": neighbours.waited_share(), "code": code_digests(settings.model_dump(), run.backend)}
     )
     say_how_busy(run)
-    for remark in (dataset.remark, source.remark(), why_slower(settings, device)):
+    for remark in (dataset.remark, task.remark(), why_slower(settings, device)):
         if remark:
             run.say(remark)
     mirrors.prepare(folder, settings.model_dump())
@@ -112,14 +112,14 @@ def prepare_process(settings: Settings, world: World, say: Callable[[str], None]
     return device
 
 
-def build_learner(settings: Settings, source: Task, dataset: Dataset, device: torch.device, world: World) -> Learner:
+def build_learner(settings: Settings, task: Task, dataset: Dataset, device: torch.device, world: World) -> Learner:
     """The learner at the beginning of a run."""
-    model = source.build_initialized_model(dataset.tokenizer.vocabulary_size)
+    model = task.build_initialized_model(dataset.tokenizer.vocabulary_size)
     world.place(model, device)
     return learner_of(
         settings,
         model,
-        source.objective(dataset.tokenizer),
+        task.objective(dataset.tokenizer),
         dataset.train,
         device=device,
         precision=resolve_precision(settings.trainer.precision, device),

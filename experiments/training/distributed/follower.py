@@ -30,10 +30,10 @@ def follow(settings: Settings, group: DistributedWorld) -> None:
     """
     follower = Follower(settings, group)
     with handled(lambda number, frame: group.signalled(number)):
-        for task, *arguments in group.tasks():
+        for name, *arguments in group.tasks():
             # the first process has the same exception, and handles it
             with suppress(NonFiniteError, OutOfMemoryError):
-                getattr(follower, task)(*arguments)
+                getattr(follower, name)(*arguments)
 
 
 class Follower:
@@ -46,14 +46,14 @@ class Follower:
     def set_up(self, identities_of_first: dict[str, str]) -> None:
         """Make the learner. Raises Mistake if the settings, the text or the code differ on this machine."""
         device = prepare_process(self.settings, self.group)
-        source = task_of(self.settings)
-        self.dataset = source.prepare(lambda name, done, total: None)
+        task = task_of(self.settings)
+        self.dataset = task.prepare(lambda name, done, total: None)
         for name, ours in identities(self.settings, self.dataset).items():
             if ours != identities_of_first[name]:
                 raise Mistake(
                     f"{name} of process {self.group.rank} on {platform.node()} differs from that of the first process"
                 )
-        self.learner = build_learner(self.settings, source, self.dataset, device, self.group)
+        self.learner = build_learner(self.settings, task, self.dataset, device, self.group)
         self.memory, self.throughput = PeakMemory(device), Throughput()
 
     def find_kernels(self, precision: str) -> None:
