@@ -706,9 +706,9 @@ def main() -> None:
             sys.exit(ending[1])
         traceback.print_exc()
         if ending is None:
-            from experiments.commands.bug_report import report
+            from experiments.commands.bug_report import bug_report
 
-            print(_replaced_module() or report(error), file=sys.stderr)
+            print(_replaced_module() or bug_report(error), file=sys.stderr)
         sys.exit(ExitCode.FAILED if ending is None else ending[1])
     finally:
         # the last to be registered is the first to be called

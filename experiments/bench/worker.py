@@ -21,7 +21,7 @@ MODULE = "experiments.bench.worker"
 
 
 class Turn(NamedTuple):
-    """The report of a contender's process about one turn."""
+    """The answer of a contender's process about one turn."""
 
     seconds: float  # of one run, on average
     peak_bytes: int  # so far, above model, moments and batch

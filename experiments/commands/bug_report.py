@@ -18,7 +18,7 @@ EXTENDED = (
 BUG = "this is a bug in attn: please report it, with the lines above and the output of `attn --version`"
 
 
-def report(error: BaseException) -> str:
+def bug_report(error: BaseException) -> str:
     """The line after the traceback. It names the file of an extension that the error comes from, if there is one."""
     file = extension_of(error)
     return BUG if file is None else f"the error is in {file}: if you wrote this file, correct it there; otherwise {BUG}"

@@ -16,22 +16,20 @@ from experiments.results.find import find_run
 def finetune(arguments: list[str]) -> ExitCode:
     """Carry out the command and return the exit code. Raises Mistake before anything is changed."""
     options, rest = take_options(arguments)
-    overrides, flags = split_arguments(rest)
-    names = [argument for argument in overrides if "=" not in argument]
-    settings = [argument for argument in overrides if "=" in argument]
+    words, flags = split_arguments(rest)
+    names = [word for word in words if "=" not in word]
+    overrides = [word for word in words if "=" in word]
     if not names and only_prints(flags):
-        return launch_with(options, CommandLine(settings, flags, FINETUNING))
+        return launch_with(options, CommandLine(overrides, flags, FINETUNING))
     if not names:
         raise Mistake("which run?", "attn finetune RUN task=NAME; `attn compare` lists the finished ones")
-    check_keys(settings)
+    check_keys(overrides)
     if len(names) > 1 and not MULTIRUN_FLAGS & set(flags):
         raise Mistake(f"{' and '.join(names)}: several values need a sweep", "add -m")
-    runs = next(
-        (Path(argument.partition("=")[2]) for argument in settings if argument.startswith("runs=")), Path("runs")
-    )
+    runs = next((Path(word.partition("=")[2]) for word in overrides if word.startswith("runs=")), Path("runs"))
     folders = [str(find_run(name, runs)) for name in names]
     pretrained = f"pretrained={','.join(map(_quoted, folders))}"
-    return launch_with(options, CommandLine([*settings, pretrained], flags, FINETUNING))
+    return launch_with(options, CommandLine([*overrides, pretrained], flags, FINETUNING))
 
 
 def _quoted(path: str) -> str:

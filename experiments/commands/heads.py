@@ -24,7 +24,7 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
         raise Mistake(f"{len(names)} runs: attn heads shows one run, or two side by side")
     check_installed("heads", "attn heads", "matplotlib", "scipy", "sklearn")
     folders = [RunFolder(find_run(name, runs)) for name in names]
-    from experiments.heads import report
+    from experiments.heads.output import save_sections, share_scales, undrawable_tokens, write_page
     from experiments.heads.section import Column
     from experiments.heads.trained_run import open_trained_run
 
@@ -40,19 +40,19 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
             if options.export is not None:
                 display.message(_export(run, options.export, folder.path / "heads"))
             sections = _sections(run, options, display)
-            report.save_sections(sections, folder.path / "heads")
-            if lacking := report.undrawable_tokens(sections):
+            save_sections(sections, folder.path / "heads")
+            if lacking := undrawable_tokens(sections):
                 display.message(
                     f"no font of this machine has {len(lacking)} characters of the maps, such as {lacking[:5]}: the "
                     "PNG shows boxes; index.html and the SVG use the fonts of their reader"
                 )
             columns.append(Column(folder.name, _summary(run), sections))
-            report.write_page(folder.path / "heads" / "index.html", columns[-1:])
+            write_page(folder.path / "heads" / "index.html", columns[-1:])
     page = folders[0].path / "heads" / "index.html"
     if len(columns) == 2:
         page = page.with_name(f"beside-{folders[1].name}.html")
-        report.share_scales(columns)
-        report.write_page(page, columns)
+        share_scales(columns)
+        write_page(page, columns)
     print(page)
 
 

@@ -108,7 +108,7 @@ def _dry_run(planned: Plan) -> ExitCode:
         raise Mistake(f"--dry-run: the cells of the {planned.sweeper} sweeper are known only while it runs")
     from rich.console import Console
 
-    from experiments.launch.report import print_cells
+    from experiments.launch.output import print_cells
 
     print_cells(planned.cells, Console())
     return ExitCode.DONE

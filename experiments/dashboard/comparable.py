@@ -41,7 +41,7 @@ class Comparable:
 def comparable(results: Sequence[Fields], rows: Sequence[Row], settings: Sequence[str]) -> Comparable:
     """Group runs into configurations, and configurations by their conditions.
 
-    results: the runs. rows: their columns, as of `attn compare`. settings: those that are settings.
+    results: the runs. rows: their columns, as of `attn compare`. settings: the columns that are settings.
     """
     columns = _distinguishing(
         [row for row, of in zip(rows, results, strict=True) if of["config"] is not None], settings

@@ -1,4 +1,4 @@
-"""The options of a report on the heads."""
+"""The options of `attn heads`."""
 
 from __future__ import annotations
 

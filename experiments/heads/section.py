@@ -1,4 +1,4 @@
-"""A section of the report: the result of a measure of the heads, in words, figures and numbers."""
+"""A section of the page of `attn heads`: the result of a measure of the heads, in words, figures and numbers."""
 
 # L layers, H heads
 
@@ -19,7 +19,7 @@ from experiments.heads.trained_run import TrainedRun
 
 @dataclass(frozen=True)
 class Section:
-    """The content of the report about one measure."""
+    """The content of the page about one measure."""
 
     title: str
     text: str  # the findings, in a few sentences
@@ -31,7 +31,7 @@ class Section:
 
 
 class Column(NamedTuple):
-    """A run on the page of a report."""
+    """A run on the page."""
 
     name: str
     about: str  # a line

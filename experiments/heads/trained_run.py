@@ -1,4 +1,4 @@
-"""The run in the report: its trained model, and held-out text of its own data."""
+"""The run on the page: its trained model, and held-out text of its own data."""
 
 # B batch, N length
 

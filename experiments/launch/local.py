@@ -13,7 +13,7 @@ from experiments.cells.prepare import prepare_in_child_process
 from experiments.cells.resources import Workers, pool_for
 from experiments.cells.runner import Outcome, earlier_outcome, run_cells
 from experiments.failures.failure import Failure
-from experiments.launch.report import SweepProgress
+from experiments.launch.output import SweepProgress
 from experiments.processes.interruption import Interruption
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of

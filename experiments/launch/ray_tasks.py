@@ -22,7 +22,7 @@ from experiments.config.check import from_tree
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import first_line
 from experiments.launch.local import prepare_corpora
-from experiments.launch.report import SweepProgress
+from experiments.launch.output import SweepProgress
 from experiments.measure.devices import device_count, on_gpu
 from experiments.processes.interruption import Interrupted, handled
 from experiments.settings.plugins import with_plugins

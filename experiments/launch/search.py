@@ -18,8 +18,8 @@ from experiments.failures.failure import Failure, Mistake
 from experiments.files.digest import digest
 from experiments.launch.check_cells import check_cell
 from experiments.launch.local import fork_server, prepare_corpora
+from experiments.launch.output import SweepProgress, print_failed
 from experiments.launch.plan import Plan, PlannedSearch, labelled_with_sweep
-from experiments.launch.report import SweepProgress, print_failed
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 from experiments.search.objective import value_of

@@ -14,9 +14,9 @@ from experiments.failures.exit_code import ExitCode
 from experiments.launch.hydra_job import LEDGER, job, read_ledger
 from experiments.launch.launchers import launcher
 from experiments.launch.local import train_cells
+from experiments.launch.output import print_outcomes
 from experiments.launch.plan import Plan, labelled_with_sweep
 from experiments.launch.ray_tasks import train_on_ray
-from experiments.launch.report import print_outcomes
 from experiments.launch.search import run_search
 from experiments.launch.submitit_jobs import SUBMITIT_LOGS
 from experiments.processes.interruption import Interrupted

@@ -85,36 +85,37 @@ def remove_outdated(newest: Path, which: WhichCheckpoint) -> None:
         left.unlink(missing_ok=True)
 
 
-def load(folder: Path, which: WhichCheckpoint, report: Callable[[str], None]) -> Checkpoint | None:
-    """The newest good checkpoint of its kind; None if there is none. Damaged ones are skipped, and each is reported.
+def load(folder: Path, which: WhichCheckpoint, say: Callable[[str], None]) -> Checkpoint | None:
+    """The newest good checkpoint of its kind; None if there is none.
 
-    Raises RunFolderError for one that may be good, but that this process cannot read.
+    Damaged ones are skipped, and `say` receives a line about each. Raises RunFolderError for one that may be good, but
+    that this process cannot read.
     """
     paths = checkpoint_paths(folder, which)
     for path in paths:
-        checkpoint = _read(path, report)
+        checkpoint = _read(path, say)
         if checkpoint is not None:
             return checkpoint
     if paths:
-        report(f"{folder}: no good checkpoint is left")
+        say(f"{folder}: no good checkpoint is left")
     return None
 
 
 def load_weights(
-    model: nn.Module, run: RunFolder, tokenizer: str, which: WhichCheckpoint, report: Callable[[str], None]
+    model: nn.Module, run: RunFolder, tokenizer: str, which: WhichCheckpoint, say: Callable[[str], None]
 ) -> tuple[int, dict[str, Any]]:
     """Give `model` the weights of a run's best or newest good checkpoint; returns its step and its header.
 
-    tokenizer: the digest of the tokenizer in the run's folder. `report` receives a line about each damaged checkpoint,
+    tokenizer: the digest of the tokenizer in the run's folder. `say` receives a line about each damaged checkpoint,
     that of `remark`, and one if the code of the run has changed since.
 
     Raises Mistake if there is no checkpoint, and if it belongs to another model, other settings or another tokenizer
     than the folder's.
     """
-    checkpoint = load(run.checkpoint, which, report)
+    checkpoint = load(run.checkpoint, which, say)
     if checkpoint is None:
         other: WhichCheckpoint = "newest" if which == "best" else "best"
-        if load(run.checkpoint, other, report) is None:
+        if load(run.checkpoint, other, say) is None:
             anew = f"remove {run.path}, and repeat the command that made the run"
             raise Mistake(f"{run.checkpoint}: there is no good checkpoint to load", anew)
         raise Mistake(
@@ -125,9 +126,9 @@ def load_weights(
     with suppress(RunFolderError):
         result = run.result()
         if line := remark(checkpoint.path, checkpoint.header, which, result):
-            report(line)
+            say(line)
         if result is not None and result.code_digest and (changed := changed_code(run, run.config(), result)):
-            report(f"{changed} has changed since {run.name} was trained")
+            say(f"{changed} has changed since {run.name} was trained")
     live = weights(model)
     restore(live, {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(MODEL)})
     return checkpoint.step, checkpoint.header
@@ -205,8 +206,8 @@ def check_fits(live: dict[str, Tensor], stored: dict[str, Tensor]) -> None:
             raise Mistake(f"the checkpoint belongs to another model: {name} is {shapes}")
 
 
-def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:
-    """The checkpoint; None, with a report, if it has changed since it was written."""
+def _read(path: Path, say: Callable[[str], None]) -> Checkpoint | None:
+    """The checkpoint; None, with a line about it, if it has changed since it was written."""
     try:
         if file_digest(path) != checksum(path):
             raise ValueError("its checksum differs")
@@ -221,7 +222,7 @@ def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:
             # it may be good, and the next checkpoint that is written would remove it
             with disk_errors_as_failures(path):
                 raise
-        report(f"{path}: damaged ({error}), skipped")
+        say(f"{path}: damaged ({error}), skipped")
         return None
 
 

@@ -50,8 +50,8 @@ def _near_value(selection: list[str], results: list[Fields]) -> str:
 
 def _check_filter(key: str, results: list[Fields]) -> None:
     if results and key not in NAMED and all(value is None for value in Values(results).at(place_of(key))):
-        settings = chain.from_iterable(result["config"] or {} for result in results)
-        known = list(dict.fromkeys([*COLUMNS, *settings]))
+        keys = chain.from_iterable(result["config"] or {} for result in results)
+        known = list(dict.fromkeys([*COLUMNS, *keys]))
         raise Mistake(f"{key}: no run has such a setting" + did_you_mean(key, known))
 
 

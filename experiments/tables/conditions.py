@@ -112,9 +112,9 @@ def untuned_families(request: Request) -> Iterator[str]:
     """A sentence on the families whose learning rate was not tuned, if there are any."""
     if families := [family for family, tuning in request.family_tunings.items() if not tuning.is_fair]:
         rates, was, its = ("rate", "was", "its") if len(families) == 1 else ("rates", "were", "their")
-        settings = f" with {joined(overrides)}" if (overrides := request.untuned_overrides) else ""
+        added = f" with {joined(overrides)}" if (overrides := request.untuned_overrides) else ""
         yield (
-            f"The learning {rates} of {joined(families)} {was} not tuned{settings}, so {its} rows can decide a claim "
+            f"The learning {rates} of {joined(families)} {was} not tuned{added}, so {its} rows can decide a claim "
             "by being better, but not by being worse."
         )
 

@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from experiments.commands import heads as command
 from experiments.failures.failure import Mistake
-from experiments.heads import report
+from experiments.heads import output
 from experiments.heads.measures.pruning import load_pruned
 from experiments.heads.options import HeadsOptions
 from experiments.heads.section import Column, Section
@@ -35,7 +35,7 @@ def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     The kinds are those of talking heads. The other run has the same ones, except for one.
     """
-    save, draw = report.save_sections, Figure.savefig
+    save, draw = output.save_sections, Figure.savefig
     leave_undrawn(monkeypatch)
     leave_empty, bitmaps = Figure.savefig, []
 
@@ -50,7 +50,7 @@ def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
                 patched.setattr(Figure, "savefig", draw_some)
             save(sections, folder)
 
-    monkeypatch.setattr(report, "save_sections", save_some)
+    monkeypatch.setattr(output, "save_sections", save_some)
 
 
 @pytest.mark.usefixtures("drawn_once")
@@ -105,20 +105,20 @@ def test_a_section_that_was_made_earlier_stays_and_says_so(tmp_path, names):
     first, gates = Section("What the heads look at", "one"), Section("Gates <L0>", "expensive")
 
     def write(*sections: Section) -> str:
-        report.write_page(path, [Column(name, "about", sections) for name in names])
+        output.write_page(path, [Column(name, "about", sections) for name in names])
         return path.read_text()
 
-    assert report.EARLIER_NOTE not in write(first, gates)
+    assert output.EARLIER_NOTE not in write(first, gates)
     for _ in range(2):
         text = write(Section("What the heads look at", "two"))
-        assert text.count(report.EARLIER_NOTE) == 1 and text.count("<section") == 2
+        assert text.count(output.EARLIER_NOTE) == 1 and text.count("<section") == 2
         assert text.count("expensive") == len(names) and text.count(">Gates &lt;L0&gt;<") == 2
         assert "<p>two</p>" in text and "<p>one</p>" not in text
-    assert report.EARLIER_NOTE not in write(first, gates)
+    assert output.EARLIER_NOTE not in write(first, gates)
 
 
 def test_a_name_with_html_in_it_stays_text():
-    text = report.page([Column("<img src=x onerror=alert(1)>", "</p><script>", [Section("Title", "a < b")])])
+    text = output.page([Column("<img src=x onerror=alert(1)>", "</p><script>", [Section("Title", "a < b")])])
     assert "<img src=x" not in text and "&lt;img src=x" in text and "</p><script>" not in text and "a &lt; b" in text
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from matplotlib import font_manager
 
-from experiments.heads import fonts, report
+from experiments.heads import fonts, output
 from experiments.heads.map_figures import attention_maps
 from experiments.heads.section import Section
 
@@ -51,6 +51,6 @@ def test_a_token_without_a_font_is_named_once_and_is_text_in_the_svg(tmp_path):
     sections = [Section("Attention maps", "", {"maps": figure}, {"maps": rows})]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        report.save_sections(sections, tmp_path)
+        output.save_sections(sections, tmp_path)
     assert (tmp_path / "maps.svg").read_text(encoding="utf-8").count(CHINESE) == 2
-    assert report.undrawable_tokens(sections) == CHINESE
+    assert output.undrawable_tokens(sections) == CHINESE

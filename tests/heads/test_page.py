@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.commands import heads
-from experiments.heads import figures, report, sections
+from experiments.heads import figures, output, sections
 from experiments.heads.options import HeadsOptions
 from experiments.heads.section import Column, Section
 from experiments.heads.sections import importance, rank
@@ -19,7 +19,7 @@ from tests.fixtures.browser import Opened
 def test_pictures_have_the_colour_of_their_card_in_the_light_and_in_the_dark(chromium, tmp_path, scheme, lightness):
     picture = figures.layer_head_heatmaps({"entropy (nats)": np.ones((2, 4))})
     path = tmp_path / "index.html"
-    report.write_page(
+    output.write_page(
         path, [Column("a run", "about it", [Section("Which heads matter", "a text", {"importance": picture})])]
     )
     opened = Opened(chromium, path, scheme=scheme)
@@ -45,7 +45,7 @@ def test_progress_names_the_section_that_is_made(monkeypatch):
 def test_the_colours_of_a_map_have_their_scale_below_it(chromium, tmp_path):
     maps = {"weights": {"rows": ["a", "b"], "columns": ["c", "d"], "layers": [[[0.0, 0.25, 0.5, 0.25]]]}}
     path = tmp_path / "index.html"
-    report.write_page(path, [Column("a run", "about it", [Section("Attention maps", "a text", maps=maps)])])
+    output.write_page(path, [Column("a run", "about it", [Section("Attention maps", "a text", maps=maps)])])
     opened = Opened(chromium, path)
     assert opened.complaints() == []
     # the ends of the scale have the colours of 0 and of the largest weight
@@ -65,7 +65,7 @@ def test_pictures_are_large_enough_and_wide_screens_are_used(chromium, tmp_path,
     picture = figures.layer_head_heatmaps({"entropy (nats)": np.ones((2, 4))})
     path = tmp_path / "index.html"
     made = [Section(f"Section {number}", "a text", {f"picture_{number}": picture}) for number in range(4)]
-    report.write_page(path, [Column("a run", "about it", made)])
+    output.write_page(path, [Column("a run", "about it", made)])
     opened = Opened(chromium, path, width)
     # a letter of 7 points is at least 6 high
     assert opened.box("figure img")["width"] > 600
@@ -73,7 +73,7 @@ def test_pictures_are_large_enough_and_wide_screens_are_used(chromium, tmp_path,
     lefts = opened.js("return [...document.querySelectorAll('section')].map((each) => each.getBoundingClientRect().x)")
     assert len(set(lefts)) == (4 if width == 3840 else 1) and opened.complaints() == []
     # two runs stay below their names
-    report.write_page(tmp_path / "beside.html", 2 * [Column("a run", "about it", made)])
+    output.write_page(tmp_path / "beside.html", 2 * [Column("a run", "about it", made)])
     beside = Opened(chromium, tmp_path / "beside.html", width)
     places = "return [...document.querySelectorAll(arguments[0])].map((each) => each.getBoundingClientRect().x)"
     assert len(set(beside.js(places, "section"))) == 1

@@ -22,7 +22,7 @@ from experiments.cells import runner
 from experiments.commands.train import launch
 from experiments.config.compose import compose
 from experiments.config.messages import OF_HYDRA
-from experiments.launch.report import SweepProgress, print_cells
+from experiments.launch.output import SweepProgress, print_cells
 from experiments.measure.cores import usable
 from experiments.record.folder import RunFolder
 

@@ -1,4 +1,4 @@
-"""The sections of the report, one file each; `SECTIONS` has them in their order."""
+"""The sections of the page, one file each; `SECTIONS` has them in their order."""
 
 from __future__ import annotations
 

@@ -18,13 +18,13 @@ FAILURES = 3  # runs in a row, after which an upload of many is given up
 Project = tuple[str, str | None]  # project, entity
 
 
-def sync(folders: Sequence[RunFolder], project: Project, named: bool, report: Callable[[str], None]) -> int:
+def sync(folders: Sequence[RunFolder], project: Project, named: bool, say: Callable[[str], None]) -> int:
     """Upload runs that were recorded offline, each as one W&B run; returns the number of runs that could not be
     uploaded.
 
     Only steps that the server lacks are sent, and a run that was uploaded completely is skipped. project: the
     destination, which overrides the run's settings, because these may be somebody else's. named: whether the user named
-    the project; if not, a run that was uploaded elsewhere is skipped too. report: takes one line for each run, with its
+    the project; if not, a run that was uploaded elsewhere is skipped too. say: receives one line for each run, with its
     number among all. Raises TrackingError within a few seconds if nobody is logged in or the server cannot be reached,
     and later if several runs in a row could not be uploaded.
     """
@@ -41,7 +41,7 @@ def sync(folders: Sequence[RunFolder], project: Project, named: bool, report: Ca
             # a failed run occupies its id until the service ends
             with suppress(Exception):
                 wandb.teardown()
-        report(f"[{number}/{len(folders)}] {folder.name}: {outcome}")
+        say(f"[{number}/{len(folders)}] {folder.name}: {outcome}")
         if in_a_row == FAILURES and number < len(folders):
             raise TrackingError(
                 f"{FAILURES} runs in a row could not be uploaded, so {len(folders) - number:,} were not tried; "

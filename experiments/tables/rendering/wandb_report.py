@@ -17,16 +17,16 @@ from experiments.tables.report import Report, without_unnamed_scheme
 TITLE = "attn: the papers' tables"
 
 
-def mirror(report: Report, runs: Path, says: Callable[[str], None]) -> None:
+def mirror(report: Report, runs: Path, say: Callable[[str], None]) -> None:
     """Log the table, offline without a login, and update the report. Returns a line about each."""
     logger = compose([]).logger
     tables = {"table": without_unnamed_scheme(report.lines), "claims": claim_rows(report)}
-    says(log_tables(f"table-{report.request.stem}", tables, logger.model_dump(), runs))
+    say(log_tables(f"table-{report.request.stem}", tables, logger.model_dump(), runs))
     try:
         of_all_tables = build_report(view.owner(logger.entity), logger.project, runs)
-        says(f"W&B report: {view.save(of_all_tables, ('blocks',), runs)}")
+        say(f"W&B report: {view.save(of_all_tables, ('blocks',), runs)}")
     except (Mistake, TrackingError) as error:
-        says(f"the report in W&B was not updated: {error}; --render-only --wandb does it later")
+        say(f"the report in W&B was not updated: {error}; --render-only --wandb does it later")
 
 
 def build_report(entity: str, project: str, runs: Path) -> Any:

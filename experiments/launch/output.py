@@ -32,12 +32,12 @@ def print_cells(cells: list[Settings], console: Console) -> None:
     rows = []
     counts, peaks = check_buildable(cells), for_each_size(cells, peak_bytes)
     told_apart = table_of([UNKNOWN | {"config": cell.model_dump(), "seed": cell.seed} for cell in cells])
-    for cell, parameters, peak, settings in zip(cells, counts, peaks, told_apart, strict=True):
+    for cell, parameters, peak, row in zip(cells, counts, peaks, told_apart, strict=True):
         rows.append(
             {
                 "cell": folder_of(cell).name,
                 # parts that the name does not show
-                **{key: value for key, value in settings.items() if key not in COLUMNS},
+                **{key: value for key, value in row.items() if key not in COLUMNS},
                 "parameters": parameters,
                 "predicted_peak_bytes": peak,
                 "state": _state(cell),
