@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from experiments.commands.export_custom import CustomModel, custom_model
+from experiments.commands.export_custom import custom_model
 from experiments.config.recorded import pretraining
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
@@ -26,6 +26,27 @@ if TYPE_CHECKING:
 CUSTOM = "transformers-custom"  # the --format of a `CustomModel`
 
 
+class ExportedModel(Protocol):
+    """A model as a folder stores it that transformers loads."""
+
+    @property
+    def format(self) -> Format:
+        """The format whose special tokens are those of the model."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The content of config.json."""
+
+    def weights(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of our state dict under the names that transformers expects."""
+
+    def write_code(self, folder: Path) -> None:
+        """Write the code of the model that transformers lacks. Raises Mistake for code that cannot be copied."""
+
+    def description(self, run: str) -> str:
+        """A line or two about the folder."""
+
+
 class FormatModel(NamedTuple):
     """A model as a format stores it, whose code transformers has."""
 
@@ -34,14 +55,14 @@ class FormatModel(NamedTuple):
     config: dict[str, Any]  # config.json
 
     def weights(self, ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors of our state dict under the names of the format."""
+        """The tensors under the names of the format, each stored once."""
         return _without_shared(self.format.to_theirs(ours, self.settings, self.config))
 
     def write_code(self, folder: Path) -> None:
-        """Write nothing."""
+        """Write nothing, because transformers has it."""
 
     def description(self, run: str) -> str:
-        """A line about the folder, and a second one if the format has a note."""
+        """The class and the run, and a second line if the format has a note."""
         note = self.format.note(self.settings)
         return f"{self.config['architectures'][0]} of {run}" + (f"\n{note}" if note else "")
 
@@ -61,7 +82,7 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
     settings = pretraining(run)
     tokenizer = load(run.tokenizer_file())
     size, special = tokenizer.vocabulary_size, _token_ids(tokenizer)
-    exported: FormatModel | CustomModel
+    exported: ExportedModel
     if format == CUSTOM:
         exported = custom_model(settings, size, special)
     else:

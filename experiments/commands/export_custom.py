@@ -29,7 +29,10 @@ READS_LIKE = {"causal_decoder": "gpt2", "encoder_decoder": "t5"}
 
 
 class CustomModel(NamedTuple):
-    """A model of any variant, stored with its code for `from_pretrained(..., trust_remote_code=True)`."""
+    """A model of any variant, stored with its code for `from_pretrained(..., trust_remote_code=True)`.
+
+    It is an `export_checkpoint.ExportedModel`.
+    """
 
     settings: Settings
     format: Format  # whose special tokens are those of the model
