@@ -54,9 +54,9 @@ def ended_results(runs: Path, selection: list[str]) -> list[Fields]:
 
     Raises Mistake for a named run that has not ended.
     """
-    with Index(runs) as index, first_lines(_warn) as warn:
+    with Index(runs) as index, first_lines(_say) as say:
         named = named_folders(selection, runs)
-        return list(_results(named, index, warn) if named else _ended(index, warn))
+        return list(_results(named, index, say) if named else _ended(index, say))
 
 
 def sorted_tables(sort: str, tables: list[list[Row]]) -> list[list[Row]]:
@@ -80,14 +80,14 @@ def sorted_by(sort: str, rows: list[Row]) -> list[Row]:
     return sorted(known, key=lambda row: _orderable(row[column]), reverse=descending) + unknown
 
 
-def _ended(index: Index, warn: Callable[[str], None]) -> Iterator[Fields]:
+def _ended(index: Index, say: Callable[[str], None]) -> Iterator[Fields]:
     """The results of the runs that have ended, by name."""
-    return (result for folder in index.folders() if (result := marked_result(folder, index, warn)) is not None)
+    return (result for folder in index.folders() if (result := marked_result(folder, index, say)) is not None)
 
 
-def _results(folders: list[Path], index: Index, warn: Callable[[str], None]) -> Iterator[Fields]:
+def _results(folders: list[Path], index: Index, say: Callable[[str], None]) -> Iterator[Fields]:
     for folder in folders:
-        result = marked_result(folder, index, warn)
+        result = marked_result(folder, index, say)
         if result is None:
             raise Mistake(
                 f"{folder}: the run has not finished; there is no {RESULT}",
@@ -96,7 +96,7 @@ def _results(folders: list[Path], index: Index, warn: Callable[[str], None]) -> 
         yield result
 
 
-def _warn(line: str) -> None:
+def _say(line: str) -> None:
     print(line, file=sys.stderr)
 
 

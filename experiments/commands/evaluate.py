@@ -117,12 +117,12 @@ def _score(
     with Display() as display:
         set_kernel_cache(settings, display.message)
         task = task_of(settings)
-        data = task.prepare(display.stage)
-        packed = getattr(data, split)
+        dataset = task.prepare(display.stage)
+        packed = getattr(dataset, split)
         if packed is None:
             raise Mistake(f"split = {split!r}: this corpus does not have it", "split=validation, or data.test=FILE")
-        objective = task.objective(data.tokenizer)
-        trained, present = _trained_on(folder), data.identity["corpus"]
+        objective = task.objective(dataset.tokenizer)
+        trained, present = _trained_on(folder), dataset.identity["corpus"]
         if own_text and (line := other_version(folder.name, trained, present)):
             display.message(line)
         if has_text_of_training(trained, present, split):
@@ -130,7 +130,7 @@ def _score(
                 f"{folder.name} was trained on text of this {split} split: the score does not tell how well it "
                 "predicts other text"
             )
-        model, step, header = load_trained(folder, settings, data.tokenizer, checkpoint, display.message)
+        model, step, header = load_trained(folder, settings, dataset.tokenizer, checkpoint, display.message)
         device = resolve_device(trainer.device)
         if (reason := why_slower(settings, device)) is not None:
             display.message(reason)
@@ -144,7 +144,7 @@ def _score(
 
         evaluation, size = fitting(
             lambda size: evaluate(
-                model, forward, packed, data.unigram, objective,
+                model, forward, packed, dataset.unigram, objective,
                 sequences=trainer.evaluation_sequences, micro_batch=size,
             ),
             trainer.micro_batch or trainer.batch_size,
@@ -157,7 +157,7 @@ def _score(
 
             assert isinstance(objective, DecodedObjective)
             fields = texts.score(
-                model, forward, packed, data.tokenizer, objective,
+                model, forward, packed, dataset.tokenizer, objective,
                 sequences=objective.decoding().sequences or None, batch_size=size, report=display.stage, again=again,
             )  # fmt: skip
             scores |= fields.pop("text_scores") | fields

@@ -1,1 +1,1 @@
-"""The sources of a table's numbers: runs, fine-tuned runs, or a function."""
+"""The sources of a table's numbers: runs, fine-tuned runs, measurements of them, or a function."""
