@@ -324,8 +324,10 @@ def test_a_wrong_yaml_is_refused_by_name():
     assert broken(budgets__nano__seeds=0) == "warmup.yaml: budgets.nano.seeds = 0: must be at least 1"
     tuned = {"chosen": 1e-3, "where": "here", "tried": {"1e-3": 5.0, "3e-3": 4.0}}
     assert "not the best of those tried" in broken(budgets__nano__learning_rates={"post": tuned})
+    unclaimed = {"says": "it", "parts": ["pre_none6 > pre_warm6"]}
+    assert broken(claims__C10=unclaimed) == "warmup.yaml: claims.C10.origin is missing"
     assert "a number stands for a score, but this claim is of step_time" in broken(
-        claims__C10={"says": "it", "of": "step_time", "parts": ["pre_none6 > 0.1"]}
+        claims__C10={"says": "it", "origin": "paper", "of": "step_time", "parts": ["pre_none6 > 0.1"]}
     )
     for of, part in (
         ("parameters", "pre_none6 ~ pre_warm6"),
@@ -334,7 +336,7 @@ def test_a_wrong_yaml_is_refused_by_name():
         ("score", "pre_none6 - pre_warm6 = 1"),
         ("step_time", "pre_none6 - pre_warm6 = 1"),
     ):
-        told = broken(claims__C10={"says": "it", "of": of, "parts": [part]})
+        told = broken(claims__C10={"says": "it", "origin": "paper", "of": of, "parts": [part]})
         assert f"a claim of {of} compares two sides with" in told, (of, part)
     medium = yaml.safe_load((TABLES / "bhojanapalli2020" / "table1.yaml").read_text())["budgets"]["medium"]
     assert "did you mean finetune.squad.scores" in broken(budgets__medium=medium | {"score": "finetune.sqad.scores.f1"})
@@ -452,7 +454,7 @@ rows:
   one: {label: one head, overrides: heads=1, published: one}
   two: {label: two heads, overrides: heads=2, published: two}
 claims:
-  M1: {says: Two are better, parts: [two > one]}
+  M1: {says: Two are better, origin: paper, parts: [two > one]}
 budgets:
   nano: {task: masked tokens, seeds: 2, overrides: max_steps=5}
 """

@@ -34,7 +34,7 @@ rows:
   one: {label: one head, overrides: heads=1}
   two: {label: two heads, overrides: heads=2}
 claims:
-  S1: {says: Two are better, parts: [two > one]}
+  S1: {says: Two are better, origin: paper, parts: [two > one]}
 budgets:
   nano:
     task: a task

@@ -548,7 +548,12 @@ def test_latex_says_as_much_of_a_claim_as_the_other_formats():
 
 
 def test_parameters_are_compared_as_they_are_counted():
-    claim = {"says": "a", "of": "parameters", "parts": ["pre_none12 - post_none12 = layers * 2 * h * h"]}
+    claim = {
+        "says": "a",
+        "origin": "check",
+        "of": "parameters",
+        "parts": ["pre_none12 - post_none12 = layers * 2 * h * h"],
+    }
     table = WARMUP.model_validate(WARMUP.model_dump() | {"claims": {"sizes": claim}})
     outcomes = {
         (row, seed): done(4.0, parameters={"total": 388 if row == "pre_none12" else 100})
@@ -608,9 +613,10 @@ def test_the_list_of_results_links_to_pages_that_are_there(tmp_path):
 
 
 def test_a_claim_whose_verdict_differs_between_schemes_lists_them(tmp_path):
-    header = "paper,budget,claim,says,verdict,positions,word,paired_by,comparison,comparison_word,mean,low,high,pairs\n"
+    shared, own = "paper,budget,claim,says,verdict,positions,word,paired_by,origin", "comparison,comparison_word"
+    header = f"{shared},{own},mean,low,high,pairs\n"
     lines = [
-        f"P,nano,{claim},it helps,not resolved,{scheme},{word},seed,loss: a < b,{word},-0.2,-0.5,0.1,4\n"
+        f"P,nano,{claim},it helps,not resolved,{scheme},{word},seed,paper,loss: a < b,{word},-0.2,-0.5,0.1,4\n"
         for claim, second in (("one", "holds"), ("two", "not resolved"))
         for scheme, word in (("learned", "not resolved"), ("rotary", second))
     ]

@@ -32,7 +32,8 @@ CLEAR, WORSE, SAME, NOISY = row(4.0), row(4.5, turn=1), row(4.005, 0.5, turn=3),
 def verdicts(parts: dict[str, list[str]], scores, budget: Budget = BUDGET, of="score", evidence=None, **more):
     failure = more.pop("of_failure", False)
     claims = {
-        key: Claim(says="it is so", of=of, parts=sentences, of_failure=failure) for key, sentences in parts.items()
+        key: Claim(says="it is so", origin="paper", of=of, parts=sentences, of_failure=failure)
+        for key, sentences in parts.items()
     }
     of_rows = next(iter(scores.values()))
     schemes = scores if of_rows and isinstance(next(iter(of_rows.values())), dict) else {"": scores}

@@ -70,7 +70,7 @@ class Claim(Group):
     budgets: list[BudgetName] | None = None  # the budgets that it is about; null: all
     parts: Annotated[list[Text], Field(min_length=1)]
     of_failure: bool = False  # cells that fail to train decide what is better; not what is as good
-    origin: Origin = "paper"
+    origin: Origin
     published: Text | None = None  # the evidence for it
 
     @model_validator(mode="after")

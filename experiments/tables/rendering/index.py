@@ -118,8 +118,7 @@ def _claims(path: Path) -> list[dict[str, str]]:
 def _claim(comparisons: list[dict[str, str]]) -> dict[str, str]:
     pairs = [int(comparison["pairs"]) for comparison in comparisons]
     fewest, most = min(pairs), max(pairs)
-    shared = {key: comparisons[0][key] for key in ("claim", "says", "paper", "budget", "verdict")}
-    shared["origin"] = comparisons[0].get("origin") or PAPER
+    shared = {key: comparisons[0][key] for key in ("claim", "says", "paper", "budget", "verdict", "origin")}
     count = str(most) if fewest == most else f"{fewest} to {most}"
     words = {each["positions"]: each["word"] for each in comparisons if each.get("positions")}
     differ = len(set(words.values())) > 1
