@@ -69,18 +69,17 @@ class Report:
 
     def known(self, row: str, scheme: str, key: str) -> Any:
         """A number of a row under a scheme of positions, or if it is unknown there, under another one."""
-        lines = [line for line in self.lines if line["row"] == row]
-        lines.sort(key=lambda line: line["positions"] != scheme)
-        return next((line[key] for line in lines if line.get(key) is not None), None)
+        own_first = [*under(scheme, self.lines), *self.lines]
+        return _first(line.get(key) for line in own_first if line["row"] == row)
 
     def _measures(self, scheme: str) -> Measures:
         """The numbers that claims can be about under one scheme, by the row's own key."""
         request = self.request
         keys = {of.row: key for key, of in request.configurations.items() if of.scheme == scheme}
-        lines = {line["row"]: line for line in self.lines if line["positions"] == scheme}
+        lines = {line["row"]: line for line in under(scheme, self.lines)}
         cells: dict[str, list[Line]] = {row: [] for row in lines}
-        for cell in self.by_seed:
-            if cell["positions"] == scheme and cell[self.score] is not None:
+        for cell in under(scheme, self.by_seed):
+            if cell[self.score] is not None:
                 cells[cell["row"]].append(cell)
         return Measures(
             score={row: {cell["seed"]: cell[self.score] for cell in of_row} for row, of_row in cells.items()},
@@ -122,13 +121,18 @@ def report(request: Request, source: Source, seeds: Sequence[int], conditions: C
         for key, of in configurations.items()
     ]  # fmt: skip
     for scheme in request.schemes:
-        _rank(request, [line for line in lines if line["positions"] == scheme], printed)
+        _rank(request, under(scheme, lines), printed)
     return Report(
         request, lines, list(_by_seed(request, outcomes, scores)),
         {key: training.stuck for key, training in trainings.items() if training.stuck},
         conditions.step_times.seconds, printed, conditions.evidence, conditions.plan,
         list(facts(request, outcomes, conditions)), list(notes(request, outcomes, conditions.step_times)),
     )  # fmt: skip
+
+
+def under(scheme: str, lines: Sequence[Line]) -> list[Line]:
+    """The lines, of configurations or of cells, under a scheme of positions."""
+    return [line for line in lines if line["positions"] == scheme]
 
 
 def without_unnamed_scheme(lines: Sequence[Line]) -> list[Line]:

@@ -15,7 +15,7 @@ from experiments.statistics.comparison import Compared
 from experiments.tables.partial import SIGN
 from experiments.tables.rendering.published_difference import PublishedDifference, published_difference
 from experiments.tables.rendering.sentences import missing, partial_seeds
-from experiments.tables.report import Line, Report
+from experiments.tables.report import Line, Report, under
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,7 +90,7 @@ def _draw_scores(axes: Axes, report: Report, scheme: str) -> None:
     row.
     """
     axes.set_title(f"positions: {scheme}" if scheme else "", fontsize=9)
-    of_scheme = [line for line in report.lines if line["positions"] == scheme]
+    of_scheme = under(scheme, report.lines)
     size = _size(of_scheme)
     groups: dict[str, list[Line]] = {}
     for line in of_scheme:
