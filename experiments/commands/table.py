@@ -22,7 +22,6 @@ from experiments.tables import costs, step_times
 from experiments.tables.definition.published import Published, published_of
 from experiments.tables.definition.request import Request, load
 from experiments.tables.paper_differences import differences_from_paper
-from experiments.tables.rendering.earlier_page import check_earlier_page
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.choose import source_of
 from experiments.tables.sources.source import Source
@@ -125,6 +124,8 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
             f"{request.tuning_command()} finds the rates",
         )
     if options.out:
+        from experiments.tables.rendering.earlier_page import check_earlier_page
+
         check_earlier_page(request, options.out)
     if (count := len(request.configurations) * len(seeds)) > LIMIT:
         raise Mistake(f"{count:,} cells: a table has at most {LIMIT:,}", "give fewer --seeds")

@@ -59,10 +59,7 @@ def restored(path: Path) -> Report:
     Raises Mistake if the file has changed since, if its table has other rows now, or if seeds that were planned would
     decide other comparisons.
     """
-    try:
-        content = read_sealed(path)
-    except (OSError, ValueError) as error:
-        raise Mistake(f"{path}: is not what was written: {error}") from error
+    content = _content(path)
     first, last = content["seeds"]
     file = content["published_file"]
     request = Request(
@@ -97,6 +94,19 @@ def restored(path: Path) -> Report:
         facts=[(name, value) for name, value in content["facts"]],
         notes=content["notes"],
     )
+
+
+def overrides_of(path: Path) -> list[str]:
+    """The overrides of the report whose numbers `archive` wrote. Raises Mistake if the file has changed since."""
+    overrides: list[str] = _content(path)["overrides"]
+    return overrides
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        return read_sealed(path)
+    except (OSError, ValueError) as error:
+        raise Mistake(f"{path}: is not what was written: {error}") from error
 
 
 def _lines(lines: list[dict[str, Any]]) -> list[Line]:

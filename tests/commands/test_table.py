@@ -339,6 +339,12 @@ def test_a_page_is_replaced_by_one_of_the_same_settings_only(attn, tmp_path, hea
     write_all(made(), out)
     refused = attn("table", NAME, "--out", "out", "layers=2")
     assert refused.returncode == 2 and "there was made without overrides" in refused.stderr
+    # the numbers say it, whatever became of the page
+    (out / "me2026_heads.md").write_text("attn table me2026/heads layers=2\n")
+    assert attn("table", NAME, "--out", "out", "layers=2").stderr == refused.stderr
+    (out / "me2026_heads.json").write_text("{}")
+    refused = attn("table", NAME, "--out", "out", "--render-only")
+    assert refused.returncode == 2 and "me2026_heads.json: is not what was written" in refused.stderr
 
 
 def test_a_cell_that_fails_ends_no_table(attn, short, tmp_path, heads_table, monkeypatch):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import did_you_mean
+from experiments.record.folder import LOCATION_KEYS
 from experiments.tables.definition.table import Budget, TableRow
 
 SET_BY_OPTION = {"seed": "--seeds", "runs": "--runs"}  # keys that an option of `attn table` sets
@@ -68,6 +69,11 @@ def merged(*parts: list[str]) -> list[str]:
         }
         by_key = kept | {key_of(override): override for override in overrides}
     return list(by_key.values())
+
+
+def deciding(overrides: Sequence[str]) -> list[str]:
+    """The overrides that can change a result."""
+    return [override for override in overrides if key_of(override).partition(".")[0] not in LOCATION_KEYS]
 
 
 def key_of(override: str) -> str:

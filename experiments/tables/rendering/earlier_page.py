@@ -3,35 +3,33 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.failures.failure import Mistake
-from experiments.files.disk import read_bytes
-from experiments.record.durable import disk_errors_as_failures
-from experiments.record.folder import LOCATION_KEYS
-from experiments.tables.definition.overrides import key_of
-from experiments.tables.definition.request import Request
-
-COMMAND = "attn table "  # how the last command of a page begins
+from experiments.tables.archive import overrides_of
+from experiments.tables.definition.overrides import deciding
+from experiments.tables.definition.request import Request, without_folder
 
 
 def check_earlier_page(request: Request, folder: Path) -> None:
-    """Raises Mistake if the folder's page of this table was made with other settings than those of the request.
+    """Raises Mistake if the folder's page of this table was made with other settings than those of the request, or if
+    the numbers beside it have changed since.
 
-    The command on the page says with which. More or other seeds of the same settings may replace it.
+    More or other seeds of the same settings may replace it.
     """
-    page = folder / f"{request.result_stem}.md"
-    if not page.is_file():
+    numbers = folder / f"{request.result_stem}.json"
+    if not numbers.is_file():
         return
-    with disk_errors_as_failures(page):
-        lines = read_bytes(page).decode(errors="replace").splitlines()
-    earlier = _settings(next((line for line in reversed(lines) if line.startswith(COMMAND)), ""))
-    if set(earlier) != set(_settings(request.command())):
+    earlier = _settings(overrides_of(numbers))
+    if set(earlier) != set(_settings(request.overrides)):
         made = f"with {shlex.join(earlier)}" if earlier else "without overrides"
-        raise Mistake(f"--out {folder}: {page.name} there was made {made}", "name another folder for other settings")
+        page = numbers.with_suffix(".md").name
+        raise Mistake(f"--out {folder}: {page} there was made {made}", "name another folder for other settings")
 
 
-def _settings(command: str) -> list[str]:
-    """The overrides of a command that can change a result."""
-    overrides = [word for word in shlex.split(command) if "=" in word]
-    return [override for override in overrides if key_of(override).partition(".")[0] not in LOCATION_KEYS]
+def _settings(overrides: Sequence[str]) -> list[str]:
+    """The overrides that can change a result, in which files have no folder, because folders differ between
+    machines.
+    """
+    return [*map(without_folder, deciding(overrides))]
