@@ -22,6 +22,7 @@ from experiments.record.durable import folder_for, read_sealed, write_sealed
 from experiments.record.environment import STARTED
 from experiments.record.folder import RENDERED
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
+from experiments.tables.definition.overrides import deciding
 from experiments.tables.definition.request import Request
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.source import CellOutcome, Source
@@ -84,7 +85,7 @@ def make_plan(request: Request, source: Source, count: int) -> Path:
     if begun := sorted({cell.seed for cell in source.cells(seeds) if source.outcome(cell).state != "missing"}):
         raise Mistake(f"--plan: cells of seed {', '.join(map(str, begun))} have begun already", "choose later seeds")
     plan = _plan(request, source, seeds)
-    path = folder_for(request.runs / RENDERED / PLANS) / f"{request.table_stem}-{seeds[0]}-{seeds[-1]}.json"
+    path = folder_for(request.runs / RENDERED / PLANS) / f"{request.settings_stem}-{seeds[0]}-{seeds[-1]}.json"
     if path.exists():
         raise Mistake(f"{path}: a plan for these seeds exists already")
     write_sealed(path, asdict(plan))
@@ -92,7 +93,10 @@ def make_plan(request: Request, source: Source, count: int) -> Path:
 
 
 def plans(request: Request) -> list[SeedPlan]:
-    """The plans of this table and budget in the runs' folder. Raises Mistake for a file that is not a plan."""
+    """The plans of this table and budget in the runs' folder, whatever their overrides.
+
+    Raises Mistake for a file that is not a plan.
+    """
     paths = sorted((request.runs / RENDERED / PLANS).glob(f"{request.table_stem}-*.json"))
     return [_read(path) for path in paths]
 
@@ -170,7 +174,7 @@ def _deciding(request: Request) -> list[object]:
     scored = [table.source, table.baseline, budget.score, budget.better, budget.diverged, budget.finetune]
     claims = [[claim.of, claim.of_failure, [str(part) for part in claim.parsed()]] for claim in request.claims.values()]
     tuned = {key: tuning.is_fair for key, tuning in request.tunings.items()}
-    return [scored, claims, tuned, list(request.overrides)]
+    return [scored, claims, tuned, deciding(request.overrides)]
 
 
 def _read(path: Path) -> SeedPlan:

@@ -109,4 +109,4 @@ def _machine(rows: Mapping[str, Settings]) -> str:
 
 
 def _path(request: Request) -> Path:
-    return request.runs / RENDERED / STEP_TIMES_FOLDER / f"{request.table_stem}.json"
+    return request.runs / RENDERED / STEP_TIMES_FOLDER / f"{request.settings_stem}.json"

@@ -58,11 +58,12 @@ def test_a_table_is_made_rendered_and_shared(attn, short, tmp_path, heads_table,
     logged, not_sent = (line for line in done.stderr.splitlines() if "W&B" in line)
     assert logged == "W&B offline: runs/wandb" and "the report in W&B was not updated: " in not_sent
     (mirrored,) = tmp_path.glob("runs/wandb/offline-*/run-table-*.wandb")
-    assert mirrored.name == "run-table-me2026-heads-nano.wandb"
+    (saved,) = tmp_path.glob("runs/tables/*.json")
+    assert mirrored.name == f"run-table-{saved.stem}.wandb" and saved.stem.startswith("me2026-heads-nano-")
     assert len(list(mirrored.parent.glob("files/media/table/*.table.json"))) == 2, "the rows, and the claims"
     assert (tmp_path / "out" / "me2026_heads.md").read_text().startswith("# More heads of less width")
     # what the comparison page reads
-    assert json.loads((tmp_path / "runs/tables/me2026-heads-nano.json").read_text())["name"] == NAME
+    assert json.loads(saved.read_text())["name"].startswith(f"{NAME} ")
 
     # the cells are those of attn train, and in the order of the seeds
     assert [line.split("-s")[1][0] for line in done.stderr.splitlines() if ": done" in line] == list("000111")
@@ -86,7 +87,7 @@ def test_a_table_is_made_rendered_and_shared(attn, short, tmp_path, heads_table,
     # seeds that another result doesn't have
     second = attn("table", NAME, "--seeds", "1-1", "--render-only", "--format", "markdown", *short)
     assert second.returncode == 0 and "--seeds 1-1" in second.stdout and "* seeds: 1\n" in second.stdout
-    assert (tmp_path / "runs/tables/me2026-heads-nano-1-1.json").exists()
+    assert (tmp_path / "runs/tables" / f"{saved.stem}-1-1.json").exists()
 
     # a result of other attention code is refused, not shown
     (path, _) = tmp_path.glob("runs/*-h32-*/result.json")

@@ -49,6 +49,14 @@ def test_a_later_rendering_takes_its_place(tmp_path):
     assert read_sealed(tmp_path / "tables" / JSON)["tables"][0][2]["validation_loss"].startswith("3.0250")
 
 
+def test_a_table_with_other_overrides_is_saved_beside_it(tmp_path):
+    overrides = ("data=text", "data.train=/of/me/a.txt", "logger.wandb=off")
+    for each in ((), overrides, overrides[::-1], overrides[:2], ("logger.wandb=off",)):
+        save(made(overrides=each), tmp_path)
+    found = [read_sealed(path) for path in (tmp_path / "tables").glob("*.json")]
+    assert {each["name"] for each in found} == {NAME, f"{NAME} data=text data.train=a.txt"} and len(found) == 2
+
+
 def test_what_is_cut_leaves_the_old_one_whole(tmp_path, monkeypatch):
     save(made(), tmp_path)
     before = (tmp_path / "tables" / JSON).read_bytes()

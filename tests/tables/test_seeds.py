@@ -248,6 +248,19 @@ def test_a_plan_of_another_definition_or_code_is_none(tmp_path, monkeypatch):
     assert line_of(plan, asked, source).endswith("; void, because the code changed since")
 
 
+def test_tables_with_other_overrides_have_plans_for_the_same_seeds(tmp_path):
+    source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
+    plain = request(tmp_path, range(4), named=True)
+    deeper, elsewhere = (replace(plain, overrides=[each]) for each in ("layers=2", "cache=elsewhere"))
+    paths = [make_plan(each, source, 4) for each in (plain, deeper)]
+    with pytest.raises(Mistake, match="exists already"):
+        make_plan(elsewhere, source, 4)
+    for asked in (plain, deeper, elsewhere):
+        of_others = sum("void" in line_of(plan, asked, source) for plan in plans(asked))
+        assert (len(plans(asked)), of_others) == (len(paths), 1), "a page lists those of other settings too"
+        assert evidence(asked, source).name == "planned, not complete"
+
+
 def test_a_plan_for_cells_that_were_begun_before_it_is_none(tmp_path, monkeypatch):
     source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
     make_plan(request(tmp_path), source, 4)

@@ -19,9 +19,24 @@ from tests.fixtures.tables import NAME
 pytestmark = pytest.mark.usefixtures("heads_table")
 
 
+def table(folder, *overrides: str):
+    request = Request(NAME, load(NAME), "nano", range(1), overrides, runs=folder)
+    return request, source_of(request, {key: of.definition for key, of in request.configurations.items()})
+
+
+def test_times_with_other_overrides_are_kept_beside_them(tmp_path, monkeypatch):
+    turn = Turn(0.1, 0, ["sdpa"])
+    monkeypatch.setattr(
+        rounds, "timed", lambda contenders, count: [rounds.Timing([turn], turn, Work(1, 1, 1)) for _ in contenders]
+    )
+    plain, deeper = table(tmp_path), table(tmp_path, "layers=2")
+    for request, source in (plain, deeper):
+        assert recorded(request, source) == NOT_MEASURED != measure(request, source, Console(file=io.StringIO()))
+    assert NOT_MEASURED not in (recorded(*plain), recorded(*deeper))
+
+
 def test_times_of_another_kernel_are_measured_again(tmp_path, monkeypatch):
-    request = Request(NAME, load(NAME), "nano", range(1), runs=tmp_path)
-    source = source_of(request, {key: of.definition for key, of in request.configurations.items()})
+    request, source = table(tmp_path)
     turns = [Turn(0.1, 0, ["compiled"]), Turn(0.2, 0, ["compiled"])]
 
     def timed(contenders, count):

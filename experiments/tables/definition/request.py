@@ -9,9 +9,10 @@ from functools import cached_property
 from pathlib import Path
 
 from experiments.failures.wording import joined
+from experiments.files.digest import digest
 from experiments.record.folder import LOCATION_KEYS
 from experiments.tables.definition.folder import check_name, files_start, read
-from experiments.tables.definition.overrides import by_stage, key_of
+from experiments.tables.definition.overrides import by_stage, deciding, key_of
 from experiments.tables.definition.table import (
     BUDGETS,
     OWN_POSITIONS,
@@ -153,13 +154,21 @@ class Request:
 
     @property
     def table_stem(self) -> str:
-        """The start of the names of files that do not depend on the seeds."""
+        """The start of the names of all files of this table and budget in the runs' folder."""
         return f"{self.name.replace('/', '-')}-{self.budget_name}"
+
+    @property
+    def settings_stem(self) -> str:
+        """The start of the names of the files that do not depend on the seeds, with a digest of any overrides that can
+        change a result.
+        """
+        overrides = sorted(deciding(self.overrides))
+        return "-".join([self.table_stem, *([digest(overrides)[:8]] if overrides else [])])
 
     @property
     def stem(self) -> str:
         """The start of names of files, and the name of a run in W&B."""
-        return "-".join([self.table_stem, *([self.span] if self.span else [])])
+        return "-".join([self.settings_stem, *([self.span] if self.span else [])])
 
     @property
     def result_stem(self) -> str:
