@@ -278,6 +278,18 @@ def test_the_papers_own_set_up_has_the_papers_parameters(name):
         assert count / 1e6 == pytest.approx(found.number(rows[cell.row].published, "params_m").value, rel=0.04)
 
 
+def test_the_papers_own_vocabulary_gives_models_in_proportion_to_the_released_files():
+    """The authors print the sizes of the four files, of which the vocabulary has the largest share in the smallest."""
+    from experiments.launch.check_cells import check_buildable
+
+    megabytes = {"base": 48, "plus": 67, "tiny": 27, "tiny_plus": 35}
+    rows = definitions("su2020/key_size", "paper")
+    source = composed("su2020/key_size", "paper", {row: rows[f"{row}@learned"] for row in megabytes})
+    counts = check_buildable([source.settings(cell) for cell in source.cells([0])])
+    sizes = [4e-6 * count / size for count, size in zip(counts, megabytes.values(), strict=True)]
+    assert sizes == pytest.approx([sizes[0]] * 4, rel=0.01)
+
+
 @pytest.mark.parametrize("name", [name for name, table in LOADED.items() if table.published])
 def test_every_row_finds_its_published_numbers(name):
     table = load(name)
