@@ -67,6 +67,8 @@ def facts(request: Request, outcomes: CellOutcomes, conditions: Conditions) -> I
     yield "evidence", EVIDENCE_TEXTS[conditions.evidence.name]
     yield from (("plan", line) for line in conditions.plans)
     yield "margin", f"{budget.margin.value:g}: {budget.margin.reason}"
+    if trend_margin := budget.trend_margin:
+        yield "margin of trends", f"{trend_margin.value:g}: {trend_margin.reason}"
     yield from ((f"positions, {name}", scheme.label) for name, scheme in request.schemes.items() if name)
     yield from _learning_rates(request)
     yield from _of_results(results)

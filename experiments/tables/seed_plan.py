@@ -161,8 +161,13 @@ def _plan(request: Request, source: Source, seeds: Sequence[int]) -> SeedPlan:
 
 
 def comparisons_of(request: Request) -> list[str]:
-    """All comparisons of all claims, in order."""
-    return [str(part) for claim in request.claims.values() for part in claim.parsed()]
+    """All comparisons of all claims, in order, with any margin that is not the budget's."""
+    budget = request.budget
+    return [
+        f"{part}" + (f", margin {margin.value:g}" if (margin := budget.margin_of(part)) != budget.margin else "")
+        for claim in request.claims.values()
+        for part in claim.parsed()
+    ]
 
 
 def _deciding(request: Request) -> list[object]:

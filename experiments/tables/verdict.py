@@ -105,7 +105,7 @@ def decide(
 
     Args:
         claims: the table's claims by their keys.
-        budget: defines the score, its direction and the margin.
+        budget: defines the score, its direction and the margins.
         present: the rows that the budget has.
         measures: the numbers under each scheme of positions; a table without schemes has one with the name "".
         evidence: anytime-valid unless the seeds were planned.
@@ -169,12 +169,13 @@ def _compare(
 
 def _score(part: Statement, claim: Claim, budget: Budget, measures: Measures, evidence: Evidence) -> Compared:
     sense = -1 if budget.better == "lower" else 1
+    margin = budget.margin_of(part).value
     # for a loss, the better side is less
-    written = part.written("<" if budget.better == "lower" else ">", budget.margin.value)
+    written = part.written("<" if budget.better == "lower" else ">", margin)
     contrasts = _differences(part, measures.score, measures, lambda value: value)
     differences = {seed: contrast + part.constant for seed, contrast in contrasts.items()}
     made = Compared(
-        f"{budget.score_name}: {written}", part.relation, differences, sense, budget.margin.value,
+        f"{budget.score_name}: {written}", part.relation, differences, sense, margin,
         part.rows, evidence, steps=[_score(step, claim, budget, measures, evidence) for step in part.steps],
     )  # fmt: skip
     # a cell that fails to train is what a claim of failure is about

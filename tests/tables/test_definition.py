@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from pathlib import Path
 
@@ -157,6 +158,10 @@ def test_the_mechanisms_of_today_have_equal_parameters(budget):
 def check_rows(name: str, budget: str, rows: dict[str, TableRow]) -> None:
     source = runs(name, budget) if rows == definitions(name, budget) else composed(name, budget, rows)
     assert len({cell.name for cell in source.cells([0])}) == len(rows)
+    sizes = {key.partition("@")[0]: source.sizes(key) for key in rows}
+    for claim in load(name).claims_at(budget).values():
+        for part in claim.parts_at(sizes):
+            assert part.contrast(sizes).keys() <= sizes.keys()
 
 
 def check_rates(name: str) -> None:
@@ -288,6 +293,33 @@ def test_the_papers_own_vocabulary_gives_models_in_proportion_to_the_released_fi
     counts = check_buildable([source.settings(cell) for cell in source.cells([0])])
     sizes = [4e-6 * count / size for count, size in zip(counts, megabytes.values(), strict=True)]
     assert sizes == pytest.approx([sizes[0]] * 4, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "budgets"),
+    [
+        ("bhojanapalli2020/table1", ("medium", "paper")),
+        ("bhojanapalli2020/table2a", ("medium", "paper")),
+        ("bhojanapalli2020/table2b", ("medium", "paper")),
+        ("cordonnier2020/collaborative", ("paper",)),
+        ("vaswani2017/table3b", ("nano", "paper")),
+    ],
+)
+def test_the_margin_of_a_trend_is_half_of_the_printed_one(name, budgets):
+    table = load(name)
+    metric, found = table.published.metric, published.read(name, table.published.table, None)
+    numbers = {key: found.number(row.published, metric).value for key, row in table.rows.items() if row.published}
+    if metric == "ppl":
+        numbers = {key: math.log(value) for key, value in numbers.items()}
+    request = Request(name, table, "paper", range(1))
+    source = source_of(request)
+    sizes = {of.row: source.sizes(key) for key, of in request.configurations.items()}
+    claims = [claim for claim in table.claims.values() if claim.of == "score" and claim.origin == "paper"]
+    (trend,) = (part for claim in claims for part in claim.parsed() if part.steps)
+    effect = abs(sum(factor * numbers[row] for row, factor in trend.contrast(sizes).items()))
+    for budget in budgets:
+        margin = table.budget(budget).margin_of(trend).value
+        assert margin == float(f"{effect / 2:.2g}"), (effect, margin)
 
 
 @pytest.mark.parametrize("name", [name for name, table in LOADED.items() if table.published])

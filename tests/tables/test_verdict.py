@@ -235,6 +235,17 @@ def test_a_trend_is_one_comparison_of_a_fitted_line():
     assert word("h48 > h24 > h12 > h6 by h", scores, sizes=sizes) == "reversed"
 
 
+def test_the_margin_of_a_trend_is_for_all_of_its_sizes_and_that_of_its_steps_is_not():
+    budget = BUDGET.model_copy(update={"trend_margin": Margin(value=0.5, reason="by hand")})
+    sizes = {f"h{heads}": {"h": heads} for heads in (6, 12, 24)}
+    scores = {"h6": CLEAR, "h12": row(4.15, turn=1), "h24": row(4.3, turn=2)}
+    (trend,) = verdict("h24 > h12 > h6 by h", scores, budget=budget, sizes=sizes).findings[""].comparisons
+    assert (trend.margin, [step.margin for step in trend.steps]) == (0.5, [0.1, 0.1])
+    # 0.3 lies within 0.5, and beyond 0.1
+    assert trend.word() == "no difference" and word("h24 > h6", scores, budget=budget) == "reversed"
+    assert word("h24 > h12 > h6 by h", scores, sizes=sizes) == "reversed"
+
+
 def test_a_trend_needs_one_size_of_each_side():
     sizes = {"a": {"h": 6}, "b": {"h": 12}, "c": {"h": 12}}
     scores = {"a": CLEAR, "b": WORSE, "c": NOISY}
@@ -242,6 +253,18 @@ def test_a_trend_needs_one_size_of_each_side():
         verdict("a > b - a by h", scores, sizes=sizes)
     with pytest.raises(Mistake, match="do not differ in h"):
         verdict("b > c by h", scores, sizes=sizes)
+    with pytest.raises(Mistake, match="the row a has no size d_k"):
+        verdict("a > b by d_k", scores, sizes=sizes)
+
+
+def test_a_trend_of_gaps_may_be_between_rows_whose_sizes_are_in_a_fixed_proportion():
+    sizes = {"a": {"h": 3}, "wide_a": {"h": 48}, "b": {"h": 6}, "wide_b": {"h": 96}}
+    scores = {"a": CLEAR, "wide_a": row(4.2, turn=1), "b": row(4.0, turn=2), "wide_b": row(4.6, turn=3)}
+    made = verdict("a - wide_a > b - wide_b by h", scores, sizes=sizes)
+    # -0.2 - (-0.4 - 0.2)
+    assert comparison(made).mean == pytest.approx(0.4, abs=0.02) and made.word == "reversed"
+    with pytest.raises(Mistake, match="differ in h, not in the same proportion"):
+        verdict("a - wide_a > b - wide_b by h", scores, sizes=sizes | {"wide_b": {"h": 48}})
 
 
 def test_rows_that_the_budget_lacks_are_left_out_and_said():

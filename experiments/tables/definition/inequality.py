@@ -112,10 +112,15 @@ class Trend:
     def contrast(self, sizes: Mapping[str, RowSizes]) -> dict[str, float]:
         """Row -> factor: their sum is the fitted line at the first side less the line at the last.
 
-        Least squares over x = log2 of the size: the slope is sum (x_i - mean x) y_i / sum (x_i - mean x)^2. Raises
-        Mistake for a side whose rows differ in the size, and for sides that do not.
+        Least squares over x = log2 of the size: the slope is sum (x_i - mean x) y_i / sum (x_i - mean x)^2. The rows of
+        a side may differ in the size if they do so in the same proportion in every side, which then counts with the
+        smallest. Raises Mistake if they differ otherwise, and if the sides do not differ.
         """
-        places = [math.log2(self._size_of(each, sizes)) for each in self.sides]
+        of_sides = [self._logarithms(each, sizes) for each in self.sides]
+        places = [min(of_side) for of_side in of_sides]
+        proportions = {frozenset(round(each - min(of_side), 9) for each in of_side) for of_side in of_sides}
+        if len(proportions) > 1:
+            raise Mistake(f"{self}: the rows of a side differ in {self.size}, not in the same proportion in every side")
         mean = sum(places) / len(places)
         squares = sum((place - mean) ** 2 for place in places)
         if squares == 0:
@@ -134,12 +139,14 @@ class Trend:
     def __str__(self) -> str:
         return f"{' > '.join(self.sides)} by {self.size}"
 
-    def _size_of(self, text: str, sizes: Mapping[str, RowSizes]) -> float:
-        distinct = {sizes[row].get(self.size) for row in side(text)}
-        value = distinct.pop()
-        if distinct or not isinstance(value, int | float) or value <= 0:
-            raise Mistake(f"{self}: the rows of {text} differ in {self.size}")
-        return value
+    def _logarithms(self, text: str, sizes: Mapping[str, RowSizes]) -> list[float]:
+        logarithms = []
+        for row in side(text):
+            size = sizes[row].get(self.size)
+            if not isinstance(size, int | float) or size <= 0:
+                raise Mistake(f"{self}: the row {row} has no size {self.size}")
+            logarithms.append(math.log2(size))
+        return logarithms
 
 
 Statement = Inequality | Trend

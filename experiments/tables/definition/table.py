@@ -140,6 +140,7 @@ class Budget(Group):
     columns: list[Text] = Field(default_factory=list)  # like the table's, for this budget alone
     metric: Text | None = None  # published metric that this score is compared with; null: the table's
     margin: Margin  # of the score; a budget without one takes the table's
+    trend_margin: Margin | None = None  # of a trend over all of its sizes; null: margin
     positions: dict[Identifier, str] | None = (
         None  # scheme -> overrides that it needs at this size; null: all schemes, no overrides
     )
@@ -150,6 +151,10 @@ class Budget(Group):
     def score_name(self) -> str:
         """The name of the score's column."""
         return self.score.rpartition(".")[2]
+
+    def margin_of(self, part: Statement) -> Margin:
+        """The smallest difference that would matter in a comparison of scores."""
+        return (self.trend_margin if part.steps else None) or self.margin
 
     @property
     def unit(self) -> str:

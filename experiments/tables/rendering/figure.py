@@ -153,12 +153,13 @@ class _Drawn(NamedTuple):
 
 def _draw_differences(axes: Axes, report: Report, compared: Sequence[_Drawn]) -> None:
     """A forest plot: the mean paired difference and 95% interval of every comparison below its claim, with the margin
-    shaded.
+    shaded, and more lightly that of trends.
 
     A printed difference in the same unit is a diamond beside ours. One in another unit stands in words at the right.
     """
-    margin = report.request.budget.margin.value
-    axes.axvspan(-margin, margin, color="#000000", alpha=0.07, linewidth=0)
+    budget = report.request.budget
+    for margin in filter(None, (budget.margin, budget.trend_margin)):
+        axes.axvspan(-margin.value, margin.value, color="#000000", alpha=0.07, linewidth=0)
     axes.axvline(0, color="#000000", linewidth=0.8)
     # a claim takes a line of its own
     lines: list[_Drawn | str] = []
