@@ -10,7 +10,7 @@ import hydra
 from omegaconf import OmegaConf
 
 from experiments.config.groups import conf_for_hydra, groups, options
-from experiments.settings.plugins import CONF
+from experiments.settings.plugins import CONF, read_conf, yaml_file
 
 
 class Primary(NamedTuple):
@@ -31,6 +31,12 @@ class Primary(NamedTuple):
             tree = OmegaConf.to_container(hydra.compose(self.name, choices), resolve=False)
         assert isinstance(tree, dict)
         return list(_dotted_keys(tree))
+
+    def is_of_a_group(self, key: str) -> bool:
+        """Whether a dotted key is a group, or is set by the file of an option of one."""
+        group, _, rest = key.partition(".")
+        files = (read_conf(yaml_file(group, option)) for option in (options(group) if group in self.groups else ()))
+        return key in self.groups or any(rest in _dotted_keys(tree or {}) for tree in files)
 
 
 PRETRAINING = Primary("config", "train")

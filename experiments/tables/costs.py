@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -11,12 +11,15 @@ from rich.console import Console
 
 from experiments.cells.resources import Workers
 from experiments.config.compose import compose
+from experiments.config.messages import near_key
+from experiments.config.primary import PRETRAINING
 from experiments.display.rows import Row, time_text
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import first_line
 from experiments.files.digest import digest, file_digest
 from experiments.settings.plugins import yaml_files
 from experiments.tables.definition.folder import names
+from experiments.tables.definition.overrides import by_stage, key_of, parse
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import BUDGETS, Table
 from experiments.tables.sources.choose import source_of
@@ -76,13 +79,15 @@ def table_costs(overrides: Sequence[str], runs: Path, console: Console) -> tuple
     """
     from experiments.tables.sources.calibration import remembered
 
+    tables = dict(_tables())
+    _check_keys(overrides, tables.values())
     settings, rows = compose([]), []
     mistakes: list[Mistake] = []
     fitting = 0
     # composing all of them takes half a minute, so the costs are kept
     key = ["list", digest([*overrides, *(file_digest(path) for path in yaml_files("**/*.yaml"))])]
     with StepClock(console) as clock:
-        for number, (name, table) in enumerate(tables := [*_tables()], start=1):
+        for number, (name, table) in enumerate(tables.items(), start=1):
             _say(console, f"costs of {name}, {number} of {len(tables)}")
             row: Row = {"table": name, "shows": table.shows} | dict.fromkeys(BUDGETS)
             for budget in filter(table.budgets.__contains__, BUDGETS):
@@ -104,6 +109,21 @@ def table_costs(overrides: Sequence[str], runs: Path, console: Console) -> tuple
         "table NAME --dry-run times a few steps of each row, and counts the cells that train side by side."
     )
     return rows, caption
+
+
+def _check_keys(overrides: Sequence[str], tables: Collection[Table]) -> None:
+    """Raises Mistake for a key that no table takes, which composing all of them would find much later."""
+    of_pretraining, _ = by_stage(overrides)
+    known = PRETRAINING.known_keys()
+    unknown = [key for key in map(key_of, of_pretraining) if key not in known and not PRETRAINING.is_of_a_group(key)]
+    if unknown:
+        # those of functions are named in the tables' files only
+        texts = [row.overrides for table in tables for row in table.rows.values()]
+        texts += [budget.overrides for table in tables for budget in table.budgets.values()]
+        arguments = {key_of(override) for text in texts for override in parse(text)}
+        for key in unknown:
+            if key not in arguments:
+                raise Mistake(f"there is no setting {key!r}", near_key(key))
 
 
 def _tables() -> Iterator[tuple[str, Table]]:

@@ -229,13 +229,37 @@ def test_the_list_goes_on_after_a_table_for_which_an_override_is_wrong(attn, tmp
     monkeypatch.setattr(costs, "names", lambda: tables)
     monkeypatch.setattr(costs, "BUDGETS", ["nano"])
     monkeypatch.setenv("ATTN_CACHE", str(tmp_path / "cache"))
-    done = attn("table", "--dry-run", "--format", "csv", f"but={TABLE}")
+    done = attn("table", "--dry-run", "--format", "csv", f"data.train={TABLE}")
     assert done.returncode == 0, done.output
     costs_of = {name: row["nano"] for name, row in rows_of(done.stdout, "table").items()}
     assert costs_of[TABLE] == f"{TABLE} does not take it" and " cells, " in costs_of["xiong2020/warmup"]
-    refused = attn("table", "--dry-run", f"but={tables}")
+    refused = attn("table", "--dry-run", f"data.train={tables}")
     assert refused.returncode == 2 and refused.stdout == ""
     assert f"{TABLE} does not take it\n  leave it out" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("override", "said"), [("heds=3", "did you mean heads?"), ("model.positon=rotary", "did you mean model.position?")]
+)
+def test_the_list_refuses_a_key_that_no_table_takes_before_any_is_composed(attn, monkeypatch, override, said):
+    from experiments.tables import costs
+
+    monkeypatch.setattr(costs, "source_of", lambda *_: pytest.fail("a table was composed"))
+    refused = attn("table", "--dry-run", "layers=2", override)
+    key = override.partition("=")[0]
+    assert refused.returncode == 2 and refused.stderr == f"attn table: there is no setting {key!r}\n  {said}\n"
+
+
+def test_the_list_asks_the_tables_about_a_key_that_some_of_them_take(attn, monkeypatch):
+    from experiments.tables import costs
+
+    def refuses(*_):
+        raise Mistake("asked")
+
+    monkeypatch.setattr(costs, "source_of", refuses)
+    # of an option that is not the default, a group, a function, a model that is measured, a fine-tuning
+    taken = ["variant.start=identity", "experiment=nano_table", "tokens=4", "measure.pairs=within"]
+    assert "asked" in attn("table", "--dry-run", *taken, "finetune.squad.task.train=a.json").stderr
 
 
 def test_the_list_times_one_small_model_and_counts_flops(tiny, tmp_path, clocked):
