@@ -24,7 +24,8 @@ from experiments.tables.definition.request import Request, load
 from experiments.tables.paper_differences import differences_from_paper
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.choose import source_of
-from experiments.tables.sources.source import Source
+from experiments.tables.sources.source import Outcomes, Source
+from experiments.tables.step_times import NOT_MEASURED, StepTimes
 
 if TYPE_CHECKING:
     from experiments.tables.report import Report
@@ -151,12 +152,13 @@ def _make(
     from experiments.tables.until_resolved import until_resolved
 
     differences = differences_from_paper(request, source)
+    recorded = step_times.recorded(request, source)
 
-    def report() -> Report:
-        return _report(request, source, published, differences)
+    def report(outcomes: Outcomes, times: StepTimes = recorded) -> Report:
+        return _report(request, source, outcomes, published, times, differences)
 
     if options.render_only:
-        return report()
+        return report(Outcomes(source))
     source.check()
     cells = source.cells(request.seeds)
     if options.until_resolved:
@@ -164,31 +166,32 @@ def _make(
         until_resolved(request, source, report, hours, options.workers, progress)
     else:
         source.make(cells, request.group, progress, options.workers)
-    is_any_done = any(source.outcome(cell).state == "done" for cell in cells)
-    if is_any_done and step_times.recorded(request, source) == step_times.NOT_MEASURED:
-        step_times.measure(request, source, progress)
-    return report()
+    outcomes = Outcomes(source)
+    if recorded == NOT_MEASURED and any(outcomes[cell].state == "done" for cell in cells):
+        return report(outcomes, step_times.measure(request, source, progress))
+    return report(outcomes)
 
 
-def _report(request: Request, source: Source, published: Published | None, differences: str) -> Report:
+def _report(
+    request: Request, source: Source, outcomes: Outcomes,
+    published: Published | None, times: StepTimes, differences: str,
+) -> Report:  # fmt: skip
     """The report of the requested seeds; if the user named none, of all that have begun.
 
     differences: those between the settings and the budget `paper`.
     """
     from experiments.tables.conditions import Conditions
     from experiments.tables.report import report
-    from experiments.tables.seed_plan import evidence_of, line_of, plan_of, plans
+    from experiments.tables.seed_plan import evidence_of, plan_of, plans
 
-    planned = plans(request)
     seeds: Sequence[int] = request.seeds
     if not request.names_seeds:
-        seeds = sorted({*seeds, *begun_seeds(source)})
-    plan = plan_of(request, source, seeds, planned)
-    conditions = Conditions(
-        published, step_times.recorded(request, source), evidence_of(plan, source), plan,
-        [line_of(each, request, source) for each in planned], differences,
-    )  # fmt: skip
-    return report(request, source, seeds, conditions)
+        seeds = sorted({*seeds, *begun_seeds(source, outcomes)})
+    checked = plans(request, source, outcomes)
+    plan = plan_of(request, seeds, checked)
+    evidence = evidence_of(plan, source, outcomes)
+    conditions = Conditions(published, times, evidence, plan, [each.says for each in checked], differences)
+    return report(request, source, seeds, outcomes, conditions)
 
 
 def _show(report: Report, options: TableOptions) -> None:

@@ -19,7 +19,7 @@ from experiments.tables.definition.table import Budget, TableRow
 from experiments.tables.marks import Training, training_of
 from experiments.tables.partial import partial_difference, partial_mean
 from experiments.tables.seed_plan import SeedPlan
-from experiments.tables.sources.source import CellOutcome, Source
+from experiments.tables.sources.source import CellOutcome, Outcomes, Source
 from experiments.tables.verdict import Measures, Verdict, decide
 
 Line = dict[str, Any]
@@ -96,17 +96,18 @@ class Report:
         )
 
 
-def report(request: Request, source: Source, seeds: Sequence[int], conditions: Conditions) -> Report:
+def report(
+    request: Request, source: Source, seeds: Sequence[int], all_outcomes: Outcomes, conditions: Conditions
+) -> Report:
     """The table of the results that the cells of some seeds have so far.
 
     seeds: those of the request, and others, of which only cells that have begun count.
     """
-    all_outcomes = ((cell, source.outcome(cell)) for cell in source.cells(seeds))
     # for seeds that the user did not request, some rows may have a cell and others none
     outcomes = {
-        (cell.row, cell.seed): outcome
-        for cell, outcome in all_outcomes
-        if cell.seed in request.seeds or outcome.state != "missing"
+        (cell.row, cell.seed): all_outcomes[cell]
+        for cell in source.cells(seeds)
+        if cell.seed in request.seeds or all_outcomes[cell].state != "missing"
     }
     configurations = request.configurations
     sizes = {key: source.sizes(key) for key in configurations}

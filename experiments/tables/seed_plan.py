@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -25,7 +25,7 @@ from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.overrides import deciding
 from experiments.tables.definition.request import Request
 from experiments.tables.seeds import begun_seeds
-from experiments.tables.sources.source import CellOutcome, Source
+from experiments.tables.sources.source import CellOutcome, Outcomes, Source
 
 PLANS = "plans"  # in the folder of the rendered tables
 # the parts of a plan that must not have changed, in words
@@ -66,6 +66,18 @@ class SeedPlan:
         return f"planned on {self.date[:10]}: seeds {first} to {last}, {len(self.comparisons)} comparisons"
 
 
+class CheckedPlan(NamedTuple):
+    """A plan, and whether it counts for a request."""
+
+    plan: SeedPlan
+    void: str  # why it does not count; empty if it does
+
+    @property
+    def says(self) -> str:
+        """The plan in a line. If the plan is void, the line says why."""
+        return self.plan.says + (f"; void, because {self.void}" if self.void else "")
+
+
 def make_plan(request: Request, source: Source, count: int) -> Path:
     """Write down a plan for `count` seeds: those of the request if it names any, else the first ones after those that
     have begun.
@@ -73,6 +85,7 @@ def make_plan(request: Request, source: Source, count: int) -> Path:
     Returns the plan's file. Raises Mistake if a cell of a seed has begun, and if `count` is not the number of the
     request's seeds.
     """
+    outcomes = Outcomes(source)
     if request.names_seeds:
         seeds = request.seeds
         if len(seeds) != count:
@@ -80,9 +93,9 @@ def make_plan(request: Request, source: Source, count: int) -> Path:
                 f"--plan {count}: --seeds {request.span or len(seeds)} gives {len(seeds)} seeds; both must agree"
             )
     else:
-        first = max(begun_seeds(source), default=-1) + 1
+        first = max(begun_seeds(source, outcomes), default=-1) + 1
         seeds = range(first, first + count)
-    if begun := sorted({cell.seed for cell in source.cells(seeds) if source.outcome(cell).state != "missing"}):
+    if begun := sorted({cell.seed for cell in source.cells(seeds) if outcomes[cell].state != "missing"}):
         raise Mistake(f"--plan: cells of seed {', '.join(map(str, begun))} have begun already", "choose later seeds")
     plan = _plan(request, source, seeds)
     path = folder_for(request.runs / RENDERED / PLANS) / f"{request.settings_stem}-{seeds[0]}-{seeds[-1]}.json"
@@ -92,46 +105,40 @@ def make_plan(request: Request, source: Source, count: int) -> Path:
     return path
 
 
-def plans(request: Request) -> list[SeedPlan]:
+def plans(request: Request, source: Source, outcomes: Outcomes) -> list[CheckedPlan]:
     """The plans of this table and budget in the runs' folder, whatever their overrides.
 
     Raises Mistake for a file that is not a plan.
     """
     paths = sorted((request.runs / RENDERED / PLANS).glob(f"{request.table_stem}-*.json"))
-    return [_read(path) for path in paths]
+    return [CheckedPlan(plan, _why_void(plan, request, source, outcomes)) for plan in map(_read, paths)]
 
 
-def plan_of(request: Request, source: Source, seeds: Sequence[int], planned: Sequence[SeedPlan]) -> SeedPlan | None:
-    """The plan whose seeds are exactly these; None if there is none, or if its table or code has changed since.
+def plan_of(request: Request, seeds: Sequence[int], checked: Sequence[CheckedPlan]) -> SeedPlan | None:
+    """The plan that counts and whose seeds are exactly these; None if there is none.
 
     seeds: those of the request, with all others whose cells are shown.
     """
-    of_these = (plan for plan in planned if plan.seeds == list(request.seeds) == list(seeds))
-    return next((plan for plan in of_these if not _why_void(plan, request, source)), None)
+    counting = (plan for plan, void in checked if not void)
+    return next((plan for plan in counting if plan.seeds == list(request.seeds) == list(seeds)), None)
 
 
-def evidence_of(plan: SeedPlan | None, source: Source) -> Evidence:
+def evidence_of(plan: SeedPlan | None, source: Source, outcomes: Outcomes) -> Evidence:
     """Student's t if all cells of the plan are complete, and nothing is decided before; without a plan, anytime-valid
     evidence.
     """
     if plan is None:
         return Anytime()
-    complete = all(source.outcome(cell).state in ("done", "diverged") for cell in source.cells(plan.seeds))
+    complete = all(outcomes[cell].state in ("done", "diverged") for cell in source.cells(plan.seeds))
     return Planned() if complete else Waiting()
 
 
-def line_of(plan: SeedPlan, request: Request, source: Source) -> str:
-    """The plan in a line. If the plan is void, the line says why."""
-    void = _why_void(plan, request, source)
-    return plan.says + (f"; void, because {void}" if void else "")
-
-
-def _why_void(plan: SeedPlan, request: Request, source: Source) -> str:
+def _why_void(plan: SeedPlan, request: Request, source: Source, outcomes: Outcomes) -> str:
     """What has changed since a plan was made, or what was trained before it; empty if the plan counts."""
     now = _plan(request, source, plan.seeds)
     if changed := [meaning for key, meaning in PARTS.items() if getattr(plan, key) != getattr(now, key)]:
         return f"{' and '.join(changed)} changed since"
-    starts = (start for cell in source.cells(plan.seeds) for start in _starts(source.outcome(cell)))
+    starts = (start for cell in source.cells(plan.seeds) for start in _starts(outcomes[cell]))
     return "its cells were begun before it" if min(starts, default=plan.made) < plan.made else ""
 
 

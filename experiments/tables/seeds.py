@@ -6,17 +6,17 @@ from collections.abc import Iterable
 from itertools import count
 
 from experiments.failures.wording import plural
-from experiments.tables.sources.source import Source
+from experiments.tables.sources.source import Outcomes, Source
 
 BLOCK = 16  # seeds in a block; the search ends at the first block without a cell that has begun
 
 
-def begun_seeds(source: Source) -> list[int]:
+def begun_seeds(source: Source, outcomes: Outcomes) -> list[int]:
     """The seeds for which a cell has begun, in order."""
     seeds: list[int] = []
     for first in count(0, BLOCK):
         block = source.cells(range(first, first + BLOCK))
-        begun = sorted({cell.seed for cell in block if source.outcome(cell).state != "missing"})
+        begun = sorted({cell.seed for cell in block if outcomes[cell].state != "missing"})
         if not begun:
             return seeds
         seeds += begun

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from experiments.statistics.evidence import MOST_SEEDS
 from experiments.tables.definition.request import Request, configuration_key
 from experiments.tables.report import Report
 from experiments.tables.seeds import begun_seeds
-from experiments.tables.sources.source import TO_MAKE, CellOutcome, Source, TableCell
+from experiments.tables.sources.source import TO_MAKE, Outcomes, Source, TableCell
 
 FIRST_SEEDS = 4  # of every row, before spreads can be estimated
 MAX_FAILURES = 3  # a row with this many failed cells gets no more
@@ -50,8 +50,9 @@ class _Open:
 
 
 def until_resolved(
-    request: Request, source: Source, reported: Callable[[], Report], hours: float, workers: Workers, console: Console
-) -> Report:
+    request: Request, source: Source, reported: Callable[[Outcomes], Report],
+    hours: float, workers: Workers, console: Console,
+) -> Report:  # fmt: skip
     """Make cells until every claim is decided, no claim can be decided with MOST_SEEDS, or the hours are used. Returns
     the last report.
 
@@ -59,8 +60,9 @@ def until_resolved(
     """
     began = time.monotonic()
     while True:
-        report = reported()
-        step = next_step(request, source, report)
+        outcomes = Outcomes(source)
+        report = reported(outcomes)
+        step = next_step(request, source, outcomes, report)
         used = (time.monotonic() - began) / 3600
         if step is None or used >= hours:
             reason = "nothing is left to decide" if step is None else f"{hours:g} h are used"
@@ -70,23 +72,22 @@ def until_resolved(
         source.make(step.cells, request.group, console, workers)
 
 
-def next_step(request: Request, source: Source, report: Report) -> NextCells | None:
+def next_step(request: Request, source: Source, outcomes: Outcomes, report: Report) -> NextCells | None:
     """The cells that decide most for their time; None if nothing is open.
 
     First every row gets FIRST_SEEDS. Then the next seed goes to the open comparison that needs the least further time.
     """
-    seeds = sorted({*range(FIRST_SEEDS), *begun_seeds(source)})
-    outcomes = {cell: source.outcome(cell) for cell in source.cells(seeds)}
-    first = [cell for cell, outcome in outcomes.items() if cell.seed < FIRST_SEEDS and outcome.state in TO_MAKE]
+    first = [cell for cell in source.cells(range(FIRST_SEEDS)) if outcomes[cell].state in TO_MAKE]
     if first:
         seed = first[0].seed
         return NextCells([cell for cell in first if cell.seed == seed], f"seed {seed} of every row")
-    seconds = _seconds(outcomes)
-    failures = Counter(cell.row for cell, outcome in outcomes.items() if outcome.state in ("failed", "refused"))
+    cells = source.cells(sorted({*range(FIRST_SEEDS), *begun_seeds(source, outcomes)}))
+    seconds = _seconds(cells, outcomes)
+    failures = Counter(cell.row for cell in cells if outcomes[cell].state in ("failed", "refused"))
     failing = {row for row, count in failures.items() if count >= MAX_FAILURES}
     candidates = [candidate for candidate in _open(request, report) if not failing & set(candidate.rows)]
     for chosen in sorted(candidates, key=lambda candidate: candidate.cost(seconds)):
-        if cells := _next_seed(source, chosen.rows):
+        if cells := _next_seed(source, outcomes, chosen.rows):
             needed = f"{chosen.seeds} seeds" if chosen.seeds else f"over {MOST_SEEDS:,} seeds"
             have = len(chosen.comparison.values)
             why = f"{chosen.claim}: {chosen.comparison.sentence} has {have} of about {needed}"
@@ -110,21 +111,22 @@ def _open(request: Request, report: Report) -> Iterator[_Open]:
                     yield _Open(verdict.key, comparison, rows, comparison.seeds_needed(level))
 
 
-def _next_seed(source: Source, rows: Sequence[str]) -> list[TableCell]:
+def _next_seed(source: Source, outcomes: Outcomes, rows: Sequence[str]) -> list[TableCell]:
     """The missing cells of the first seed that one of the rows lacks; empty if all have MOST_SEEDS."""
     for first in range(0, MOST_SEEDS, FIRST_SEEDS):
         block = source.cells(range(first, first + FIRST_SEEDS))
-        missing = [cell for cell in block if cell.row in rows and source.outcome(cell).state in TO_MAKE]
+        missing = [cell for cell in block if cell.row in rows and outcomes[cell].state in TO_MAKE]
         if missing:
             return [cell for cell in missing if cell.seed == missing[0].seed]
     return []
 
 
-def _seconds(outcomes: Mapping[TableCell, CellOutcome]) -> dict[str, float]:
+def _seconds(cells: Sequence[TableCell], outcomes: Outcomes) -> dict[str, float]:
     """The mean processor time of a cell of each row."""
     times: dict[str, list[float]] = {}
-    for cell, outcome in outcomes.items():
-        if seconds := outcome.result["processor_seconds"] or outcome.result["wall_seconds"]:
+    for cell in cells:
+        result = outcomes[cell].result
+        if seconds := result["processor_seconds"] or result["wall_seconds"]:
             times.setdefault(cell.row, []).append(seconds)
     return {row: float(np.mean(of_row)) for row, of_row in times.items()}
 

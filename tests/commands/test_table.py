@@ -28,7 +28,7 @@ from experiments.tables.rendering.render import write_all
 from experiments.tables.sources import step_clock
 from experiments.tables.sources.computed import Computed
 from experiments.tables.sources.runs import Runs
-from experiments.tables.sources.source import Prediction, TableCell
+from experiments.tables.sources.source import Outcomes, Prediction, TableCell
 from experiments.tables.sources.step_clock import StepClock
 from tests.fixtures.record import leave_result
 from tests.fixtures.tables import NAME
@@ -340,9 +340,12 @@ def test_the_settings_of_the_budget_paper_are_composed_once_for_all_reports(tmp_
     composed, compose_rows = [], paper_differences.source_of
     monkeypatch.setattr(paper_differences, "source_of", lambda *asked: composed.append(asked) or compose_rows(*asked))
     monkeypatch.setattr(Runs, "check", lambda source: None)
-    monkeypatch.setattr(
-        until_resolved, "until_resolved", lambda request, source, report, *rest: [report() for _ in range(3)]
-    )
+
+    def thrice(request, source, report, *rest):
+        for _ in range(3):
+            report(Outcomes(source))
+
+    monkeypatch.setattr(until_resolved, "until_resolved", thrice)
     assert show_table(TABLE, [], TableOptions(until_resolved=True, runs=tmp_path)) == ExitCode.SWEEP_FAILED
     assert len(composed) == 1 and "set-up (at --budget paper): " in capsys.readouterr().out
 

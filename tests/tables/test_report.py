@@ -30,7 +30,7 @@ from experiments.tables.rendering.published_difference import published_differen
 from experiments.tables.rendering.render import claim_rows, render, write_all
 from experiments.tables.rendering.sentences import closing_sentence, comparison_line, details, headline
 from experiments.tables.report import Report, report
-from experiments.tables.sources.source import CellOutcome, TableCell
+from experiments.tables.sources.source import CellOutcome, Outcomes, TableCell
 from experiments.tables.step_times import StepTimes
 from tests.fixtures.latex import overfull_boxes
 from tests.fixtures.tables import NAME
@@ -101,7 +101,11 @@ def made(
     outcomes = {(row, seed): done(loss) for row, losses in LOSSES.items() for seed, loss in enumerate(losses)}
     source = Known(outcomes | (changes or {}))
     request = Request(NAME, table or load(NAME), "nano", range(6), overrides, published_file=file)
-    return report(request, source, request.seeds, Conditions(published.published_of(request), step_times))
+    return _report(request, source, Conditions(published.published_of(request), step_times))
+
+
+def _report(request: Request, source: Known, conditions: Conditions) -> Report:
+    return report(request, source, request.seeds, Outcomes(source), conditions)
 
 
 def line(found: Report, row: str) -> dict:
@@ -284,7 +288,7 @@ def test_a_learning_rate_that_is_given_stands_in_place_of_the_tuned_one():
     source.sizes = lambda row: {}
     for overrides, rates in (((), 3), (("learning_rate=0.1",), 0)):
         request = Request("xiong2020/warmup", table, "nano", range(1), overrides)
-        facts = dict(report(request, source, request.seeds, Conditions()).facts)
+        facts = dict(_report(request, source, Conditions()).facts)
         assert sum(name.startswith("learning rate of") for name in facts) == rates
 
 
@@ -566,7 +570,7 @@ def test_parameters_are_compared_as_they_are_counted():
             return {"layers": 4, "h": 6}
 
     request = Request("xiong2020/warmup", table, "nano", range(2))
-    found = report(request, Sized(outcomes), request.seeds, Conditions())
+    found = _report(request, Sized(outcomes), Conditions())
     assert found.verdicts[0].word == "holds"
 
 

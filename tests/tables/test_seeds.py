@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from experiments.commands import table
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
 from experiments.record.durable import read_sealed, write_sealed
@@ -22,11 +23,12 @@ from experiments.tables import seed_plan
 from experiments.tables.conditions import Conditions
 from experiments.tables.definition.request import Request, load
 from experiments.tables.report import Report, report
-from experiments.tables.seed_plan import evidence_of, line_of, make_plan, plan_of, plans
+from experiments.tables.seed_plan import CheckedPlan, evidence_of, make_plan, plan_of, plans
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.runs import Runs
-from experiments.tables.sources.source import CellOutcome, TableCell
-from experiments.tables.until_resolved import FIRST_SEEDS, next_step, until_resolved
+from experiments.tables.sources.source import CellOutcome, Outcomes, TableCell
+from experiments.tables.step_times import NOT_MEASURED
+from experiments.tables.until_resolved import FIRST_SEEDS, NextCells, next_step, until_resolved
 from tests.fixtures.tables import NAME
 
 pytestmark = pytest.mark.usefixtures("heads_table")
@@ -75,12 +77,30 @@ def request(tmp_path, seeds=range(5), named=False) -> Request:
     return Request(NAME, load(NAME), "nano", seeds, runs=tmp_path, names_seeds=named)
 
 
-def reported(asked: Request, source: Made) -> Report:
-    return report(asked, source, sorted({*asked.seeds, *begun_seeds(source)}), Conditions())
+def begun(source) -> list[int]:
+    return begun_seeds(source, Outcomes(source))
+
+
+def reported(asked: Request, source: Made, outcomes: Outcomes | None = None) -> Report:
+    return report(asked, source, sorted({*asked.seeds, *begun(source)}), outcomes or Outcomes(source), Conditions())
+
+
+def step_of(asked: Request, source: Made) -> NextCells | None:
+    return next_step(asked, source, Outcomes(source), reported(asked, source))
+
+
+def checked(asked: Request, source: Made) -> list[CheckedPlan]:
+    return plans(asked, source, Outcomes(source))
+
+
+def line(asked: Request, source: Made) -> str:
+    """The line of the only plan."""
+    (plan,) = checked(asked, source)
+    return plan.says
 
 
 def evidence(asked: Request, source: Made) -> Evidence:
-    return evidence_of(plan_of(asked, source, asked.seeds, plans(asked)), source)
+    return evidence_of(plan_of(asked, asked.seeds, checked(asked, source)), source, Outcomes(source))
 
 
 def test_a_table_is_made_until_every_claim_is_decided(tmp_path):
@@ -122,7 +142,7 @@ def test_the_third_failure_of_a_row_is_the_last(tmp_path):
     source.make(source.cells(range(4)), "", QUIET)
     for failures, given_up in ((2, False), (3, True)):
         source.done |= {("h32", seed): np.nan for seed in range(failures)}
-        assert (next_step(asked, source, reported(asked, source)) is None) == given_up
+        assert (step_of(asked, source) is None) == given_up
 
 
 def test_the_next_seed_goes_to_the_comparison_that_needs_the_fewest_more(tmp_path):
@@ -138,7 +158,7 @@ def test_the_next_seed_goes_to_the_comparison_that_needs_the_fewest_more(tmp_pat
     finding = made.verdicts[0].findings[""]
     first, second = (each.seeds_needed(finding.level / 2) for each in finding.comparisons)
     assert first > second and first - 24 < second - FIRST_SEEDS
-    step = next_step(asked, source, made)
+    step = step_of(asked, source)
     assert {(cell.row, cell.seed) for cell in step.cells} == {("h8", 24), ("h16", 24)}
 
 
@@ -152,9 +172,9 @@ def test_no_hours_make_nothing_but_a_report(tmp_path):
 def test_a_run_folder_without_a_result_is_that_of_a_cell_that_has_begun(tmp_path):
     source = Runs({"h8": ["heads=8"]}, tmp_path)
     (cell,) = source.cells([3])
-    assert source.outcome(cell).state == "missing" and begun_seeds(source) == []
+    assert source.outcome(cell).state == "missing" and begun(source) == []
     (tmp_path / cell.name).mkdir()
-    assert source.outcome(cell).state == "begun" and begun_seeds(source) == [3]
+    assert source.outcome(cell).state == "begun" and begun(source) == [3]
 
 
 def test_rows_that_are_equal_end_as_no_difference(tmp_path):
@@ -162,6 +182,10 @@ def test_rows_that_are_equal_end_as_no_difference(tmp_path):
     source = Made({"h8": 4.0, "h16": 4.0, "h32": 4.0}, spread=0.004)
     last = until_resolved(asked, source, partial(reported, asked, source), hours=1, workers=1, console=QUIET)
     assert last.verdicts[0].word == "no difference"
+
+
+def decided(asked: Request, source: Made, seeds: range) -> str:
+    return report(asked, source, seeds, Outcomes(source), Conditions()).verdicts[0].word
 
 
 @pytest.mark.parametrize(
@@ -175,7 +199,7 @@ def test_the_whole_machine_is_seldom_wrong_where_nothing_is_to_be_found(tmp_path
         for seed in range(12):
             random = np.random.default_rng([turn, seed])
             source.done |= {(row, seed): float(4 + 0.1 * random.normal()) for row in source.rows}
-            if seed in looks and report(asked, source, range(seed + 1), Conditions()).verdicts[0].word == "reversed":
+            if seed in looks and decided(asked, source, range(seed + 1)) == "reversed":
                 wrong += 1
                 break
     assert wrong / count <= 0.05 + 2 * (0.05 * 0.95 / count) ** 0.5
@@ -183,9 +207,9 @@ def test_the_whole_machine_is_seldom_wrong_where_nothing_is_to_be_found(tmp_path
 
 def test_the_seeds_that_have_begun_are_found_wherever_they_end(tmp_path):
     source = Made({"h8": 4.0, "h16": 4.0, "h32": 4.0}, spread=0.1)
-    assert begun_seeds(source) == []
+    assert begun(source) == []
     source.done = {("h16", seed): 4.0 for seed in (0, 3, 17)} | {("h8", 500): 4.0}
-    assert begun_seeds(source) == [0, 3, 17], "a seed far from all others is none of the table's"
+    assert begun(source) == [0, 3, 17], "a seed far from all others is none of the table's"
 
 
 def test_cells_of_seeds_that_nobody_asked_for_count_where_they_are(tmp_path):
@@ -210,14 +234,14 @@ def test_a_plan_comes_before_its_seeds_and_then_decides_by_students_t(tmp_path):
     source.make(source.cells(asked.seeds), "", QUIET)
     by_plan = evidence(asked, source)
     assert by_plan.name == "planned"
-    conditions = Conditions(evidence=by_plan, plans=[plan.says for plan in plans(asked)])
-    made = report(asked, source, asked.seeds, conditions)
+    conditions = Conditions(evidence=by_plan, plans=[line(asked, source)])
+    made = report(asked, source, asked.seeds, Outcomes(source), conditions)
     assert made.verdicts[0].word == "holds" and "Student's t" in dict(made.facts)["evidence"]
     assert "seeds 2 to 5, 2 comparisons" in dict(made.facts)["plan"]
     # other seeds are not those of the plan, whatever else is the same
     for seeds in (range(6), range(2, 5)):
         assert evidence(request(tmp_path, seeds, named=True), source).name == "anytime"
-    assert plan_of(asked, source, range(6), plans(asked)) is None, "with others beside them"
+    assert plan_of(asked, range(6), checked(asked, source)) is None, "with others beside them"
 
 
 def test_a_planned_cell_that_diverges_is_complete_and_one_that_fails_is_not(tmp_path, monkeypatch):
@@ -240,24 +264,24 @@ def test_a_plan_of_another_definition_or_code_is_none(tmp_path, monkeypatch):
     assert evidence(asked, source).name == "planned, not complete"
     other = Request(NAME, load(NAME), "nano", range(4), ["layers=2"], tmp_path, names_seeds=True)
     assert evidence(other, source).name == "anytime"
-    (plan,) = plans(asked)
-    assert line_of(plan, asked, source) == plan.says
-    assert line_of(plan, other, source) == f"{plan.says}; void, because the table or its overrides changed since"
+    planned = line(asked, source)
+    assert planned.endswith(": seeds 0 to 3, 2 comparisons")
+    assert line(other, source) == f"{planned}; void, because the table or its overrides changed since"
     monkeypatch.setattr(seed_plan, "code_digests", lambda settings, backend: {"other": "code"})
     monkeypatch.setattr(Made, "trained", lambda source, row: [compose([])])
-    assert line_of(plan, asked, source).endswith("; void, because the code changed since")
+    assert line(asked, source).endswith("; void, because the code changed since")
 
 
 def test_tables_with_other_overrides_have_plans_for_the_same_seeds(tmp_path):
     source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
     plain = request(tmp_path, range(4), named=True)
     deeper, elsewhere = (replace(plain, overrides=[each]) for each in ("layers=2", "cache=elsewhere"))
-    paths = [make_plan(each, source, 4) for each in (plain, deeper)]
+    for each in (plain, deeper):
+        make_plan(each, source, 4)
     with pytest.raises(Mistake, match="exists already"):
         make_plan(elsewhere, source, 4)
     for asked in (plain, deeper, elsewhere):
-        of_others = sum("void" in line_of(plan, asked, source) for plan in plans(asked))
-        assert (len(plans(asked)), of_others) == (len(paths), 1), "a page lists those of other settings too"
+        assert [*sorted(bool(void) for _, void in checked(asked, source))] == [False, True], "both are listed"
         assert evidence(asked, source).name == "planned, not complete"
 
 
@@ -265,7 +289,9 @@ def test_a_plan_for_cells_that_were_begun_before_it_is_none(tmp_path, monkeypatc
     source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
     make_plan(request(tmp_path), source, 4)
     source.make(source.cells(range(4)), "", QUIET)
-    asked, (plan,) = request(tmp_path, range(4), named=True), plans(request(tmp_path))
+    asked = request(tmp_path, range(4), named=True)
+    ((plan, void),) = checked(asked, source)
+    assert not void
     outcome = Made.outcome
     before, after = ((plan.made + timedelta(seconds=seconds)).strftime(STARTED) for seconds in (-60, 60))
 
@@ -275,13 +301,29 @@ def test_a_plan_for_cells_that_were_begun_before_it_is_none(tmp_path, monkeypatc
             return replace(outcome(self, cell), result=outcome(self, cell).result | of_one)
 
         monkeypatch.setattr(Made, "outcome", of_cell)
-        evidence = evidence_of(plan_of(asked, source, asked.seeds, [plan]), source)
-        return evidence.name, line_of(plan, asked, source)
+        return evidence(asked, source).name, line(asked, source)
 
-    void = ("anytime", f"{plan.says}; void, because its cells were begun before it")
-    assert environment(started=before) == void
-    assert environment(started=after, earlier=[{"started": before}]) == void, "and continued after it"
+    is_void = ("anytime", f"{plan.says}; void, because its cells were begun before it")
+    assert environment(started=before) == is_void
+    assert environment(started=after, earlier=[{"started": before}]) == is_void, "and continued after it"
     assert environment(started=after, earlier=[]) == environment() == ("planned", plan.says)
+
+
+def test_a_report_reads_every_cell_and_checks_every_plan_once(tmp_path, monkeypatch):
+    source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
+    for seeds in (range(4), range(4, 8)):
+        make_plan(request(tmp_path, seeds, named=True), source, 4)
+    source.make(source.cells(range(4)), "", QUIET)
+    read, planned = [], []
+    outcome, plan_now = Made.outcome, seed_plan._plan
+    monkeypatch.setattr(Made, "outcome", lambda self, cell: read.append(cell) or outcome(self, cell))
+    monkeypatch.setattr(seed_plan, "_plan", lambda *asked: planned.append(asked) or plan_now(*asked))
+    for asked in (request(tmp_path, range(4), named=True), request(tmp_path)):
+        made = table._report(asked, source, Outcomes(source), None, NOT_MEASURED, "")
+        assert {cell["seed"] for cell in made.by_seed} == {*asked.seeds}
+        assert len(read) == len(set(read)) and len(planned) == 2
+        read.clear()
+        planned.clear()
 
 
 def test_words_leave_a_plan_as_it_is_and_what_decides_does_not(tmp_path):
@@ -290,10 +332,9 @@ def test_words_leave_a_plan_as_it_is_and_what_decides_does_not(tmp_path):
     table = load(NAME)
     budget = table.budget("nano")
 
-    def line(**changes):
+    def line_with(**changes):
         changed = Request(NAME, table.model_copy(update=changes), "nano", range(4), (), tmp_path, names_seeds=True)
-        (plan,) = plans(changed)
-        return line_of(plan, changed, source)
+        return line(changed, source)
 
     def claims(**changes):
         return {key: claim.model_copy(update=changes) for key, claim in table.claims.items()}
@@ -301,8 +342,8 @@ def test_words_leave_a_plan_as_it_is_and_what_decides_does_not(tmp_path):
     def budgets(**changes):
         return table.budgets | {"nano": budget.model_copy(update=changes)}
 
-    assert "void" not in line(title="another", claims=claims(says="in other words", origin="secondary sources"))
-    assert "void" not in line(budgets=budgets(note="new", seeds=9) | {"small": budget})
+    assert "void" not in line_with(title="another", claims=claims(says="in other words", origin="secondary sources"))
+    assert "void" not in line_with(budgets=budgets(note="new", seeds=9) | {"small": budget})
     parts = {"C4": ["h8 > h16"], "C5": ["h16 > h32"]}
     apart = {key: table.claims["C4"].model_copy(update={"parts": each}) for key, each in parts.items()}
     untuned = {family: rate.model_copy(update={"tried": {}}) for family, rate in budget.learning_rates.items()}
@@ -313,7 +354,7 @@ def test_words_leave_a_plan_as_it_is_and_what_decides_does_not(tmp_path):
         {"budgets": budgets(diverged=None)},
         {"budgets": budgets(learning_rates=untuned)},
     ):
-        assert line(**decides).endswith("; void, because the table or its overrides changed since"), decides
+        assert line_with(**decides).endswith("; void, because the table or its overrides changed since"), decides
 
 
 def test_a_plan_that_was_edited_by_hand_is_refused_by_name(tmp_path):
@@ -326,7 +367,7 @@ def test_a_plan_that_was_edited_by_hand_is_refused_by_name(tmp_path):
         for edited in (written | {key: other}, {name: each for name, each in written.items() if name != key}):
             path.write_text(json.dumps(edited))
             with pytest.raises(Mistake, match=f"{path.name}: is not a plan: "):
-                plans(asked)
+                checked(asked, source)
 
 
 @pytest.mark.parametrize("seeds", [[], [-1], ["a"], None])
@@ -334,7 +375,7 @@ def test_a_plan_of_no_possible_seeds_is_refused_whatever_its_digest_is(tmp_path,
     path = make_plan(request(tmp_path), Made({"h8": 4.0}, spread=0.02), 4)
     write_sealed(path, read_sealed(path) | {"seeds": seeds})
     with pytest.raises(Mistake, match=r"is not a plan: .*seeds"):
-        plans(request(tmp_path))
+        checked(request(tmp_path), Made({}, 0.0))
 
 
 def test_seeds_that_have_begun_can_not_be_planned(tmp_path):
@@ -354,15 +395,15 @@ def test_a_file_that_is_no_plan_is_named(tmp_path):
     folder.mkdir(parents=True)
     (folder / "me2026-heads-nano-0-3.json").write_text("[]")
     with pytest.raises(Mistake, match=r"me2026-heads-nano-0-3\.json: is not a plan"):
-        plans(request(tmp_path))
+        checked(request(tmp_path), Made({}, 0.0))
 
 
 def test_the_next_step_says_why(tmp_path):
     asked = request(tmp_path)
     source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.05)
-    first = next_step(asked, source, reported(asked, source))
+    first = step_of(asked, source)
     assert first.why == "seed 0 of every row" and [cell.seed for cell in first.cells] == [0, 0, 0]
     source.make(source.cells(range(FIRST_SEEDS)), "", QUIET)
-    step = next_step(asked, source, reported(asked, source))
+    step = step_of(asked, source)
     assert step.why.startswith("C4: validation_loss: ") and "has 4 of about" in step.why
     assert len(step.cells) == 2 and {cell.seed for cell in step.cells} == {4}

@@ -41,6 +41,19 @@ class CellOutcome:
     result: Fields = field(default_factory=UNKNOWN.copy)
 
 
+class Outcomes(dict[TableCell, CellOutcome]):
+    """The outcomes of a source's cells for one report. Each is read once, when it is first asked for."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__()
+        self._source = source
+
+    def __missing__(self, cell: TableCell) -> CellOutcome:
+        """Read the outcome of a cell, and keep it."""
+        self[cell] = outcome = self._source.outcome(cell)
+        return outcome
+
+
 @dataclass(frozen=True)
 class Prediction:
     """The predicted cost of a cell on this machine; None for a number that is unknown."""
