@@ -10,13 +10,14 @@ from typing import Any
 from experiments.display.rows import Row, show
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
+from experiments.processes.collection import without_collection
 from experiments.record.folder import RESULT
 from experiments.record.result import Fields
 from experiments.results.checked import first_lines, marked_result
 from experiments.results.columns import tables_of
 from experiments.results.comparability import differing_conditions, remarks, shared_its_machine
 from experiments.results.find import where
-from experiments.results.index import Index, without_collection
+from experiments.results.index import Index
 from experiments.results.selection import matching, named_folders, without_match
 
 

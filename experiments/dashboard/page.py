@@ -30,13 +30,14 @@ from experiments.failures.wording import first_line
 from experiments.files.digest import unsealed
 from experiments.files.disk import written_at
 from experiments.files.plain import from_json
+from experiments.processes.collection import without_collection
 from experiments.record.dotted import Values, value_at
 from experiments.record.folder import METRICS, RENDERED
 from experiments.record.result import Fields
 from experiments.results.checked import CHANGED
 from experiments.results.columns import COLUMNS, TASK, rows_of, scores_of, table_of
 from experiments.results.comparability import remarks, shared_its_machine
-from experiments.results.index import Index, without_collection
+from experiments.results.index import Index
 from experiments.statistics.evidence import standard_error
 
 ASSETS = Path(__file__).parent / "assets"

@@ -7,12 +7,11 @@ A line of the index has the time, size and inode number of the files that were r
 from __future__ import annotations
 
 import dataclasses
-import gc
 import os
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -105,21 +104,6 @@ class Index:
     @cached_property
     def _current_folder(self) -> str:
         return str(Path.cwd())
-
-
-@contextmanager
-def without_collection() -> Iterator[None]:
-    """Collect no garbage in the block, or in the function that this decorates.
-
-    What is read of thousands of runs is needed to the end, and looking for garbage takes a quarter of the time.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _stamp(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -73,6 +74,17 @@ def test_a_library_is_imported_whole_before_a_signal_is_heard(library):
     with pytest.raises(KeyboardInterrupt):
         importlib.import_module("clanging")
     assert (library / "begun").exists() and (library / "ended").exists()
+
+
+def test_no_garbage_is_collected_while_a_library_is_imported(library):
+    (library / "clanging" / "__init__.py").write_text(
+        "import gc\nfrom clanging.part import text\ncollects = gc.isenabled()\n"
+    )
+    (library / "clanging" / "part.py").write_text("text = 1\n")
+    hold_signals_in_imports()
+    assert gc.isenabled()
+    assert not importlib.import_module("clanging").collects
+    assert gc.isenabled()
 
 
 def test_an_imported_module_looks_as_if_there_were_no_hook(library):
