@@ -26,6 +26,7 @@ from experiments.failures.exit_code import ExitCode
 from experiments.processes.child import process_arguments, why_ended
 from experiments.processes.environment_variables import ONE_THREAD
 from experiments.record.code_digest import import_covered
+from experiments.record.environment import package_versions
 
 MODULE = "experiments.cells.fork_server"
 STATUS, OPEN_FILES = Path("/proc/self/status"), Path("/proc/self/fd")
@@ -257,13 +258,17 @@ def why_unforkable() -> str | None:
 
 
 def _import_training_stack() -> None:
-    """Import everything that a cell imports before its first step, and all code that its record covers."""
+    """Import everything that a cell imports before its first step, and read what its record says of its code."""
     for module in (
         "experiments.training.train",
+        "tokenizers",
         "torch._dynamo",  # by torch's optimizers
+        "numpy.ma",  # by numpy.unique
+        "numpy.ctypeslib",  # by safetensors
     ):
         importlib.import_module(module)
     import_covered()
+    package_versions()
 
 
 def main() -> ExitCode:

@@ -43,7 +43,7 @@ def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dic
         "seed": seed,
         "backend": backend,
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": package_versions(),
         "git": _git(),
         "host": platform.node(),
         "system": platform.platform(),
@@ -54,6 +54,12 @@ def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dic
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "torch": torch_facts,
     }
+
+
+@functools.cache
+def package_versions() -> dict[str, str | None]:
+    """The versions of the packages on which a run may depend; None for one that is not installed."""
+    return {name: _version(name) for name in PACKAGES}
 
 
 def since_last_start(before: dict[str, Any], now: dict[str, Any]) -> str:
@@ -95,7 +101,6 @@ def versions() -> str:
     )
 
 
-@functools.cache
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)

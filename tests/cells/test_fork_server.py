@@ -42,9 +42,10 @@ def cache(tiny, tmp_path_factory, with_kernel):
     return cache
 
 
-# imports what a server imports, and prints which functions it called that ask for GPUs
+# imports what a server imports, and begins a cell; prints which functions the server called that ask for GPUs, and what
+# the cell imported before its first step, without two small modules of Python's and torch's
 ASKED = """\
-import torch
+import sys, torch
 from experiments.cells import fork_server
 asked = []
 for name in ("is_available", "device_count", "_lazy_init", "current_device", "get_device_properties"):
@@ -52,12 +53,22 @@ for name in ("is_available", "device_count", "_lazy_init", "current_device", "ge
     setattr(torch.cuda, name, lambda *words, name=name, own=own: asked.append(name) or own(*words))
 fork_server._import_training_stack()
 print(asked)
+from experiments.cells.cell import execute
+from experiments.config.compose import compose
+from experiments.training import train
+settings = compose(sys.argv[1:])
+before = {*sys.modules, "encodings.ascii", "torch.profiler._cupti_monitor"}
+train.advance = lambda run: sys.exit(print({*sys.modules} - before))
+execute(settings)
 """
 
 
-def test_a_server_asks_for_no_gpu():
-    done = subprocess.run([sys.executable, "-c", ASKED], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+def test_a_server_asks_for_no_gpu_and_imports_all_that_a_cell_needs_to_begin(tiny, cache, tmp_path):
+    words = [*tiny, f"cache={cache}", f"runs={tmp_path}"]
+    done = subprocess.run([sys.executable, "-c", ASKED, *words], capture_output=True, text=True)
+    asked, imported = done.stdout.splitlines()
+    assert asked == "[]"
+    assert imported == "set()", done.stderr
 
 
 def test_a_process_in_which_a_driver_of_gpus_has_begun_is_not_forked(tmp_path, monkeypatch):
