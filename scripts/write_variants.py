@@ -20,12 +20,12 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-import torch  # noqa: E402
 
 from experiments.commands.variants import Variant  # noqa: E402
 from experiments.config.compose import compose  # noqa: E402
 from experiments.config.groups import options  # noqa: E402
 from experiments.model.layers.build_attention import build_attention  # noqa: E402
+from experiments.model.without_values import without_values  # noqa: E402
 from experiments.settings.plugins import CONF  # noqa: E402
 from experiments.settings.variant import module_of  # noqa: E402
 from experiments.tables.definition.folder import names as table_names  # noqa: E402
@@ -100,7 +100,7 @@ def costs(sizes: str) -> dict[str, Layer]:
     found = {}
     for name in options("variant"):
         settings = compose([*sizes.split(), f"variant={name}"])
-        with torch.device("meta"):
+        with without_values():
             cost = build_attention(settings.variant).cost(settings.length, settings.length)
         found[name] = Layer(cost.parameters, cost.multiplies, cost.cached // settings.length)
     return found

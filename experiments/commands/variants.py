@@ -35,16 +35,15 @@ def print_variants(overrides: list[str], format: str) -> None:
     if any(override.startswith("variant=") for override in overrides):
         raise Mistake("attn variants lists every variant", "give only sizes, such as heads=24 hidden_size=768")
     settings = compose(overrides)
-    import torch
-
     from experiments.model.layers.build_attention import build_attention
+    from experiments.model.without_values import without_values
 
     rows = []
     for name in options("variant"):
         variant = Variant.read(name)
         try:
             settings = compose([*overrides, f"variant={name}"])
-            with torch.device("meta"):
+            with without_values():
                 attention = build_attention(settings.variant)
             cost = attention.cost(settings.length, settings.length)
         except (Mistake, ValueError, TypeError, ImportError, SyntaxError, AttributeError) as error:

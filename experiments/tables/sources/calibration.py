@@ -76,13 +76,12 @@ def _small_model(device: str, cache: str) -> tuple[Settings, float]:
 
 def _flops(settings: Settings) -> float:
     """FLOPs of training per token; nothing is allocated."""
-    import torch
-
+    from experiments.model.without_values import without_values
     from experiments.training.made_up import MadeUpVocabulary
 
     task = task_of(settings)
     size = task.vocabulary_size()
-    with torch.device("meta"):
+    with without_values():
         model = task.build_model(size)
     return model.flops_per_token(settings.length, task.objective(MadeUpVocabulary(size)).predicted_share)
 
