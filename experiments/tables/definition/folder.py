@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -78,6 +79,8 @@ def published_file(name: str) -> str:
     return f"{Path(name).parent}/{PUBLISHED}"
 
 
+# the tables of a list name a few sets, and reading the file takes as long as reading a table's
+@cache
 def learning_rates(name: str) -> dict[str, Any]:
     """The tuning of each family in a set of SHARED_LEARNING_RATES. Raises ValueError for an unknown set."""
     sets = read_conf(SHARED_LEARNING_RATES)
