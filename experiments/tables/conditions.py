@@ -74,7 +74,7 @@ def facts(request: Request, outcomes: CellOutcomes, conditions: Conditions) -> I
     yield from _of_results(results)
     if seconds := conditions.step_times.seconds:
         rounds = max(map(len, seconds.values()))
-        yield "step times", f"{rounds} interleaved rounds on {conditions.step_times.device}"
+        yield "step times", f"medians of {rounds} interleaved rounds on {conditions.step_times.device}"
     yield "command", request.command()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -221,7 +222,7 @@ def _measured_columns(
         "late_gain": training.late_gain,
         "mark": " and ".join(training.stuck.values()) or None,
         "parameters": _first(value_at(result, "parameters.total") for result in results),
-        "step_seconds": _mean(iter(seconds.values())),
+        "step_seconds": median(seconds.values()) if seconds else None,
         "step_time": _ratio(seconds, baseline_seconds),
         **{name: _mean(result[name] for result in results) for name in ("steps", "tokens", "processor_seconds")},
         "peak_memory_bytes": max((result["peak_memory_bytes"] or 0 for result in results), default=0) or None,
@@ -230,9 +231,9 @@ def _measured_columns(
 
 
 def _ratio(of_row: Mapping[int, float], of_baseline: Mapping[int, float]) -> float | None:
-    """The step time relative to the baseline's, as a geometric mean over the bench's rounds."""
-    logs = [float(np.log(of_row[turn] / of_baseline[turn])) for turn in of_row if turn in of_baseline]
-    return float(np.exp(np.mean(logs))) if logs else None
+    """The step time relative to the baseline's: the median of the ratios in each of the bench's rounds."""
+    ratios = [of_row[turn] / of_baseline[turn] for turn in of_row if turn in of_baseline]
+    return median(ratios) if ratios else None
 
 
 def _rank(request: Request, lines: list[Line], printed: dict[str, dict[str, PublishedNumber]]) -> None:
