@@ -83,7 +83,8 @@ def _tuned_rates(rows: Sequence[str], seeds: Mapping[str, int], scheme: str, rep
     names = list(dict.fromkeys(configurations[key].definition.family or "" for key in keys))
     runs = {row: FEWEST_RATES * len(TRIAL_SEEDS) + seeds[row] for row in rows}
     rates = f"the {plural('rate', len(names))} of {joined(names)} tuned ({report.request.tuning_command()})"
-    return f"{rates}, and {joined(rows)} trained with it, at least {_cost(runs, scheme, report)}"
+    them = "it" if len(names) == 1 else "them"
+    return f"{rates}, and {joined(rows)} trained with {them}, at least {_cost(runs, scheme, report)}"
 
 
 def _other_budget(verdict: Verdict, report: Report) -> str:

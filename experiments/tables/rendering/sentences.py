@@ -47,9 +47,10 @@ def clause(word: str, claims: str, count: int) -> str:
 
 
 def shown_or_claimed(report: Report) -> str:
-    """The paper's claim of the table; what the table shows, if it has no claims."""
+    """The paper's claim of the table, or its question; what the table shows, if it has no claims."""
     table = report.request.table
-    return f"{'Claimed' if table.claims else 'Shown'}: {table.shows}."
+    claimed = "Asked" if table.shows.startswith(("whether ", "how ")) else "Claimed"
+    return f"{claimed if table.claims else 'Shown'}: {table.shows}."
 
 
 def missing(report: Report) -> str:
@@ -176,7 +177,7 @@ def _advantages(comparison: AnyComparison, report: Report, scheme: str) -> Itera
     if None in scores.values():
         return
     worse, better = sorted(scores, key=lambda row: comparison.sense * scores[row])
-    for key, noun, least in (("parameters", "parameters", 0.01), ("step_seconds", "time of a step", TIME_MARGIN)):
+    for key, noun, least in (("parameters", "parameters", 0.01), ("step_time", "time of a step", TIME_MARGIN)):
         more, less = report.known(better, scheme, key), report.known(worse, scheme, key)
         if more and less and math.log(more / less) > least:
             yield f"{better} has {more / less:.2f} times the {noun}"
