@@ -219,6 +219,11 @@ def load(name: str) -> Table:
     return read(name, Table)
 
 
+def portable_settings(overrides: Sequence[str]) -> list[str]:
+    """The overrides that can change a result; files have no folder, because folders differ between machines."""
+    return [*map(without_folder, deciding(overrides))]
+
+
 def without_folder(override: str) -> str:
     """An override, in which a file is given by its name alone."""
     key, equals, value = override.partition("=")

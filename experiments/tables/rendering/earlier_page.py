@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.failures.failure import Mistake
 from experiments.tables.archive import overrides_of
-from experiments.tables.definition.overrides import deciding
-from experiments.tables.definition.request import Request, without_folder
+from experiments.tables.definition.request import Request, portable_settings
 
 
 def check_earlier_page(request: Request, folder: Path) -> None:
@@ -21,15 +19,8 @@ def check_earlier_page(request: Request, folder: Path) -> None:
     numbers = folder / f"{request.result_stem}.json"
     if not numbers.is_file():
         return
-    earlier = _settings(overrides_of(numbers))
-    if set(earlier) != set(_settings(request.overrides)):
+    earlier = portable_settings(overrides_of(numbers))
+    if set(earlier) != set(portable_settings(request.overrides)):
         made = f"with {shlex.join(earlier)}" if earlier else "without overrides"
         page = numbers.with_suffix(".md").name
         raise Mistake(f"--out {folder}: {page} there was made {made}", "name another folder for other settings")
-
-
-def _settings(overrides: Sequence[str]) -> list[str]:
-    """The overrides that can change a result, in which files have no folder, because folders differ between
-    machines.
-    """
-    return [*map(without_folder, deciding(overrides))]

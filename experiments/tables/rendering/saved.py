@@ -10,8 +10,7 @@ from typing import Any
 from experiments.display.rows import readable
 from experiments.record.durable import folder_for, write, write_sealed
 from experiments.record.folder import RENDERED
-from experiments.tables.definition.overrides import deciding
-from experiments.tables.definition.request import without_folder
+from experiments.tables.definition.request import portable_settings
 from experiments.tables.rendering.columns import readable_table
 from experiments.tables.rendering.render import render
 from experiments.tables.rendering.sentences import (
@@ -37,7 +36,7 @@ def as_json(report: Report) -> dict[str, Any]:
     """The whole report as text, as a reader sees it."""
     request, rows = report.request, readable_table(report)
     return {
-        "name": " ".join([request.name, *map(without_folder, deciding(request.overrides))]),
+        "name": " ".join([request.name, *portable_settings(request.overrides)]),
         "budget": request.budget_name,
         "title": request.table.title,
         "shows": " ".join([shown_or_claimed(report), headline(report)]),
