@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from experiments.cells.cell import execute
 from experiments.commands.finetune import finetune
-from experiments.config.compose import compose
 from experiments.record.folder import RunFolder
-from tests.fixtures.finetuning import FINE_TUNING, PRETRAINING, write_lines
+from tests.fixtures.finetuning import FINE_TUNING, pretrain, write_lines
 
 CHARACTERS = "的一是不了人我在有他这为之大来以个中上们到说国和地也子时道出而要于就下得可你年生"
 SUBJECTS = {"102": "娱", "103": "体", "108": "教"}
@@ -58,9 +56,7 @@ def chinese(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = random.Random(0)
     every = [*CHARACTERS, *SUBJECTS.values(), *"差好。何", MARK]
     text = "\n\n".join("".join(source.choices(every, k=80)) for _ in range(150))
-    (home / "text.txt").write_text(text, encoding="utf-8")
-    own = [f"runs={home / 'runs'}", f"cache={home / 'cache'}", "data=text", f"data.train={home / 'text.txt'}"]
-    assert execute(compose([*PRETRAINING, *own, "tokenizer=wordpiece"])) == 0
+    pretrain(home, text, "tokenizer=wordpiece")
     return home
 
 
