@@ -458,7 +458,7 @@ def test_markdown_has_marks_verdicts_and_conditions():
     text = render(made(overrides=("data=text", "data.train=/home/me/book.txt")), "markdown")
     assert "90.89 +- 0.15 (s)" in text and "a third party's transcription" in text
     assert "**C4, reversed.**" in text and "95% interval" in text
-    assert text.splitlines()[2:5] == ["Claimed: the more heads the worse.", "", "C4 is reversed."]
+    assert text.splitlines()[2:5] == ["Claimed: the more heads the worse.", "", "1 claim is reversed."]
     assert "data.train=book.txt" in text and "/home/me" not in text
     for fact in (
         "a machine, 2 threads",
@@ -480,11 +480,17 @@ def test_the_comparisons_of_a_scheme_are_below_it_in_every_markdown(monkeypatch)
     assert items in render(made(), "markdown")
 
 
-def test_the_headline_says_each_verdict_once():
-    words = {"C1": "holds", "C2": "not resolved", "C3": "holds", "C4": "reversed", "C5": "not resolved"}
-    verdicts = [SimpleNamespace(key=key, word=word) for key, word in words.items()]
-    assert headline(SimpleNamespace(verdicts=verdicts)) == "C1 and C3 hold; C4 is reversed; C2 and C5 are not resolved."
-    assert headline(SimpleNamespace(verdicts=[])) == ""
+def test_the_headline_counts_the_verdicts_and_names_the_claims_if_they_differ():
+    def said(**words: str) -> str:
+        return headline(SimpleNamespace(verdicts=[SimpleNamespace(key=key, word=word) for key, word in words.items()]))
+
+    assert (
+        said(C1="holds", C2="not resolved", C3="holds", C4="reversed", C5="not resolved")
+        == "Of 5 claims, 2 hold (C1 and C3), 1 is reversed (C4) and 2 are not resolved (C2 and C5)."
+    )
+    assert said(C1="holds") == "1 claim holds."
+    assert said(C1="not tested", C2="not tested") == "2 claims are not tested."
+    assert said() == ""
 
 
 def test_csv_is_exact():

@@ -32,13 +32,13 @@ PLURAL = {verb: verb for verb in SINGULAR}
 
 
 def headline(report: Report) -> str:
-    """The verdicts in a sentence; empty for a table without claims."""
-    parts = []
-    for word in WORDS:
-        keys = [verdict.key for verdict in report.verdicts if verdict.word == word]
-        if keys:
-            parts.append(clause(word, joined(keys), len(keys)))
-    return f"{'; '.join(parts)}." if parts else ""
+    """How many claims have which verdict, and their names if the verdicts differ; empty for a table without claims."""
+    by_word = {word: [verdict.key for verdict in report.verdicts if verdict.word == word] for word in WORDS}
+    named = [(word, keys) for word, keys in by_word.items() if keys]
+    if len(named) > 1:
+        clauses = [f"{clause(word, str(len(keys)), len(keys))} ({joined(keys)})" for word, keys in named]
+        return f"Of {len(report.verdicts)} claims, {joined(clauses)}."
+    return "".join(f"{clause(word, f'{len(keys)} ' + plural('claim', len(keys)), len(keys))}." for word, keys in named)
 
 
 def clause(word: str, claims: str, count: int) -> str:
