@@ -172,6 +172,11 @@ class FinetuningSettings(Settings):
     task: Benchmark
 
     @property
+    def row_length(self) -> int:
+        """Tokens of a window, the longest that the model reads at once."""
+        return self.length
+
+    @property
     def learns_from(self) -> Group:
         """The settings of the task."""
         return self.task
