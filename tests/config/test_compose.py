@@ -149,6 +149,13 @@ def test_the_learning_rate_is_the_optimizers_unless_a_model_or_the_command_line_
 
 
 @pytest.mark.parametrize("preset", options("model"))
+def test_a_preset_with_a_learning_rate_names_the_optimizer_that_it_is_for(preset):
+    tree = yaml.safe_load((CONF / "model" / f"{preset}.yaml").read_text())
+    if "learning_rate" in tree:
+        assert any("override /optimizer" in default for default in tree["defaults"])
+
+
+@pytest.mark.parametrize("preset", options("model"))
 def test_every_model_preset_composes_and_the_command_line_wins_over_it(preset):
     assert compose([f"model={preset}", "layers=3"]).model.layers == 3
 
