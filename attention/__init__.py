@@ -15,13 +15,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attention.layers.attention_layer import AttentionLayer
 
-__all__ = ["build", "mechanisms"]
+__all__ = ["build", "files", "mechanisms"]
 
 
 def mechanisms() -> list[str]:
-    """The names that `build` knows: the files of this folder that define a class `Attention`."""
-    files = (path for folder in __path__ for path in Path(folder).glob("*.py"))
-    return sorted(path.stem for path in files if "\nclass Attention(" in path.read_text(encoding="utf-8"))
+    """The names that `build` knows."""
+    return sorted(files())
+
+
+def files() -> dict[str, Path]:
+    """The file of each mechanism, by its name: the files of this folder that define a class `Attention`."""
+    paths = (path for folder in __path__ for path in Path(folder).glob("*.py"))
+    return {path.stem: path for path in paths if "\nclass Attention(" in path.read_text(encoding="utf-8")}
 
 
 def build(name: str, hidden_size: int, heads: int, **arguments: Any) -> AttentionLayer:

@@ -21,9 +21,9 @@ sys.path.insert(0, str(ROOT))
 
 from experiments.config.expressions import MISSING, in_words  # noqa: E402
 from experiments.config.groups import options  # noqa: E402
+from experiments.settings.conf_files import CONF  # noqa: E402
 from experiments.settings.finetuning import Benchmark, FinetuningSettings  # noqa: E402
 from experiments.settings.group import LARGEST_SIZE, Group  # noqa: E402
-from experiments.settings.plugins import CONF  # noqa: E402
 from experiments.settings.run import Settings  # noqa: E402
 from experiments.settings.variant import module_of, schema  # noqa: E402
 

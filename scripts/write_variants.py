@@ -26,7 +26,7 @@ from experiments.config.compose import compose  # noqa: E402
 from experiments.config.groups import options  # noqa: E402
 from experiments.model.layers.build_attention import build_attention  # noqa: E402
 from experiments.model.without_values import without_values  # noqa: E402
-from experiments.settings.plugins import CONF  # noqa: E402
+from experiments.settings.conf_files import CONF  # noqa: E402
 from experiments.settings.variant import module_of  # noqa: E402
 from experiments.tables.definition.folder import names as table_names  # noqa: E402
 from experiments.tables.definition.folder import table_of  # noqa: E402

@@ -6,7 +6,8 @@ import inspect
 import traceback
 from pathlib import Path
 
-from experiments.settings.plugins import REGISTRIES, ROOT, code_folders
+from experiments.files.project import ROOT
+from experiments.settings.plugins import REGISTRIES, code_folders
 
 # the folders that a user adds files to (docs/extending.md)
 EXTENDED = (
@@ -14,6 +15,7 @@ EXTENDED = (
     "experiments/heads/sections",
     "experiments/model/layers",
     "experiments/tasks/finetuning/kinds",
+    "experiments/training/step/optimizers/kinds",
 )
 BUG = "this is a bug in attn: please report it, with the lines above and the output of `attn --version`"
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.failures.failure import Mistake
+from experiments.files.project import ROOT
 from experiments.record.code_digest import code_digests, module_name
-from experiments.settings.plugins import imported_file, modules
+from experiments.record.imported_file import imported_file
+from experiments.settings.plugins import modules
 from experiments.settings.run import Settings
-from experiments.settings.variant import attention_folder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -79,12 +80,11 @@ def _config(settings: Settings, vocabulary_size: int) -> dict[str, object]:
 
 def _copy_code(folder: Path, settings: Settings) -> None:
     """Copy the two files that transformers reads, and `source/` with the code that they import."""
-    attention = attention_folder()
-    experiments = Path(__file__).parents[1]
+    experiments = ROOT / "experiments"
     no_bytecode = shutil.ignore_patterns("__pycache__")
     for file in (experiments / "formats" / "custom").glob("*_attn.py"):
         shutil.copy(file, folder)
-    shutil.copytree(attention, folder / "source" / "attention", ignore=no_bytecode)
+    shutil.copytree(ROOT / "attention", folder / "source" / "attention", ignore=no_bytecode)
     for package in PACKAGES:
         shutil.copytree(experiments / package, folder / "source" / "experiments" / package, ignore=no_bytecode)
     added = modules()

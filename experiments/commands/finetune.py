@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments.commands.train import launch_with, take_options
-from experiments.config.command_line import MULTIRUN_FLAGS, CommandLine, only_prints, split_arguments
+from experiments.config.command_line import MULTIRUN_FLAGS, CommandLine, check_overrides, only_prints, split_arguments
 from experiments.config.pretrained import check_keys
 from experiments.config.primary import FINETUNING
 from experiments.failures.exit_code import ExitCode
@@ -26,10 +26,20 @@ def finetune(arguments: list[str]) -> ExitCode:
     check_keys(overrides)
     if len(names) > 1 and not MULTIRUN_FLAGS & set(flags):
         raise Mistake(f"{' and '.join(names)}: several values need a sweep", "add -m")
-    runs = next((Path(word.partition("=")[2]) for word in overrides if word.startswith("runs=")), Path("runs"))
+    runs = _runs(overrides)
     folders = [str(find_run(name, runs)) for name in names]
     pretrained = f"pretrained={','.join(map(_quoted, folders))}"
     return launch_with(options, CommandLine([*overrides, pretrained], flags, FINETUNING))
+
+
+def _runs(overrides: list[str]) -> Path:
+    """The folder of the run folders. Raises Mistake for a sweep over several, because the runs are looked for in it."""
+    for override, text in zip(check_overrides(overrides, FINETUNING), overrides, strict=True):
+        if override.key_or_group == "runs":
+            if override.is_sweep_override():
+                raise Mistake(f"{text}: must be one folder", "give the runs by their paths")
+            return Path(str(override.value()))
+    return Path("runs")
 
 
 def _quoted(path: str) -> str:

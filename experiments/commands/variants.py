@@ -9,7 +9,7 @@ from experiments.config.compose import compose
 from experiments.config.groups import options
 from experiments.display.rows import show
 from experiments.failures.failure import Mistake
-from experiments.settings.plugins import yaml_file
+from experiments.settings.conf_files import yaml_file
 
 CACHE_BYTES = 2  # of a number that is kept
 

@@ -9,8 +9,8 @@ from omegaconf import OmegaConf
 from pydantic import BaseModel
 
 from experiments.config.primary import FINETUNING, PRETRAINING, Primary
+from experiments.settings.conf_files import CONF
 from experiments.settings.finetuning import FinetuningSettings
-from experiments.settings.plugins import CONF
 from experiments.settings.run import Settings
 
 CLASSES: dict[Primary, type[Settings]] = {PRETRAINING: Settings, FINETUNING: FinetuningSettings}

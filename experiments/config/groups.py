@@ -7,7 +7,7 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 
-from experiments.settings.plugins import CONF, conf_folders, yaml_files
+from experiments.settings.conf_files import CONF, conf_folders, yaml_files
 
 
 class AddedFolders(SearchPathPlugin):

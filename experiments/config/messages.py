@@ -17,7 +17,7 @@ from experiments.config.primary import PRETRAINING, PRIMARIES, Primary
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import install_line
 from experiments.failures.wording import closest, did_you_mean, first_line
-from experiments.settings.plugins import read_conf, yaml_file, yaml_files
+from experiments.settings.conf_files import read_conf, yaml_file, yaml_files
 
 # the options that the pages name, each with the extra that brings it; a plugin may add others
 OF_HYDRA: dict[str, dict[str, str | None]] = {

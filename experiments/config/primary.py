@@ -10,7 +10,7 @@ import hydra
 from omegaconf import OmegaConf
 
 from experiments.config.groups import conf_for_hydra, groups, options
-from experiments.settings.plugins import CONF, read_conf, yaml_file
+from experiments.settings.conf_files import CONF, read_conf, yaml_file
 
 
 class Primary(NamedTuple):

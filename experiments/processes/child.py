@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from experiments.files.project import ROOT
 from experiments.settings import plugins
 
 # sets the search path before it imports anything: `python -m` and `python -c` would look in the current folder first;
@@ -59,7 +60,7 @@ def search_path() -> list[str]:
     """The module search path of this process, with the project first, and without the current folder of an interactive
     interpreter.
     """
-    return list(dict.fromkeys([str(plugins.ROOT), *filter(None, sys.path)]))
+    return list(dict.fromkeys([str(ROOT), *filter(None, sys.path)]))
 
 
 def why_ended(code: int, output: str) -> str:

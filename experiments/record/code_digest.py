@@ -22,13 +22,15 @@ from typing import Any
 
 from attention.kernels import kernel_modules
 from experiments.files.digest import digest
+from experiments.files.project import ROOT
+from experiments.record.imported_file import imported_file
 from experiments.record.source_digest import c_source_digest, format_version, module_source
 from experiments.settings.norm import NORM_KINDS
 from experiments.settings.objective import ARCHITECTURES, architecture_of
-from experiments.settings.plugins import code_folders, imported_file, module_file, modules
+from experiments.settings.plugins import code_folders, module_file, modules
 from experiments.settings.position import POSITION_KINDS
 from experiments.settings.run import OBJECTIVE_KINDS
-from experiments.settings.variant import attention_folder, module_of
+from experiments.settings.variant import module_of
 
 ROOTS = (
     "experiments.objectives.loss",
@@ -100,7 +102,7 @@ def code_digests(
     kind_of_data = f"experiments.data.kinds.{settings['data']['kind']}"
     # only for kinds that the user adds; for our own, the version of the packed text is enough
     modules += (kind_of_data,) * (module_file(kind_of_data) is not None)
-    roots = (root or attention_folder().parent, *code_folders())
+    roots = (root or ROOT, *code_folders())
     versions = {place: format_version(roots[0] / place) for place in VERSIONED}
     digests = dict(_digests(roots, modules, frozenset(unused), FOLLOWED)) | versions | _table_lines(settings["model"])
     for kernel in sorted(ran & KERNELS.keys()):
@@ -110,7 +112,7 @@ def code_digests(
 
 def measure_digests(module: str) -> dict[str, str]:
     """The digest of each file that a measurement of trained models computes with, by its path."""
-    roots = (attention_folder().parent, *code_folders())
+    roots = (ROOT, *code_folders())
     return dict(_digests(roots, (module,), frozenset(), ("experiments.heads.", *FOLLOWED)))
 
 
@@ -203,7 +205,7 @@ def import_code(settings: Mapping[str, Any]) -> None:
     imported at its end, which may be a day later, when a file was edited or another branch checked out.
     """
     for kernel in KERNELS:
-        _compiled_sources(attention_folder().parent, kernel)
+        _compiled_sources(ROOT, kernel)
     for name in code_digests(settings, None):
         if name.endswith(".py"):
             # a module that cannot be imported, and is no part of the project, is left to the module that needs it
@@ -217,7 +219,7 @@ def import_covered() -> None:
     This is for a process that forks others. They compute with the files that it began with, even if these are edited
     later, and record their digests. A module that cannot be imported is left to the run that needs it.
     """
-    ours = attention_folder().parent
+    ours = ROOT
     for root, room in itertools.product((ours, *code_folders()), COVERED_ROOMS):
         for path in sorted((root / room).rglob("*.py")):
             with suppress(Exception):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from experiments.failures.failure import Mistake
+from experiments.files.project import ROOT
 from experiments.record.code_digest import added_digests
 from experiments.record.folder import RunFolder
-from experiments.settings.plugins import REGISTRIES, ROOT
+from experiments.settings.plugins import REGISTRIES
 
 
 def check_plugins(folder: RunFolder) -> None:

@@ -12,17 +12,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from importlib.machinery import PathFinder
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import did_you_mean
-from experiments.files.written_yaml import read_yaml
+from experiments.files.project import ROOT
+from experiments.settings.conf_files import CONF, add_conf_folders, conf_folders, read_conf
 
-ROOT = Path(__file__).resolve().parents[2]
-CONF = ROOT / "conf"
 # the packages whose files are the list of what there is
 REGISTRIES = (
     "attention",
@@ -38,12 +35,9 @@ REGISTRIES = (
 LISTED = ("attention/kernels", "experiments/data/kinds", "experiments/objectives/kinds")
 T = TypeVar("T")
 TOPS = {registry.partition("/")[0] for registry in REGISTRIES}  # the packages around them
-PYTHON = Path(os.__file__).parent  # its own modules; a file of the user's may have the name of one
-INSTALLED = {"site-packages", "dist-packages"}  # the folders of installed packages
 FLAGS = {"plugins": "plugins", "--config-dir": "--config-dir", "-cd": "--config-dir"}
 
 _code: list[Path] = []
-_conf: list[Path] = []
 
 
 def code_folders() -> tuple[Path, ...]:
@@ -51,67 +45,10 @@ def code_folders() -> tuple[Path, ...]:
     return tuple(_code)
 
 
-def conf_folders() -> list[Path]:
-    """The folders that groups of settings are looked for in, the project's first."""
-    return [CONF, *_conf]
-
-
-def yaml_files(pattern: str) -> list[Path]:
-    """The YAML files of all folders that match a pattern, such as `variant/*.yaml`."""
-    return [path for folder in conf_folders() for path in sorted(folder.glob(pattern))]
-
-
-def yaml_file(group: str, option: str) -> Path:
-    """The YAML file of an option of a group; a path in the project if there is none."""
-    places = [folder / group / f"{option}.yaml" for folder in conf_folders()]
-    return next((path for path in places if path.is_file()), places[0])
-
-
-def shown(path: Path) -> str:
-    """A YAML file in messages: of the project from `conf/` on."""
-    return f"conf/{path.relative_to(CONF)}" if path.is_relative_to(CONF) else str(path)
-
-
-def read_conf(path: Path) -> Any:
-    """The value of a YAML file of these folders. Raises Mistake."""
-    return read_yaml(path, shown(path))
-
-
 def module_file(module: str) -> Path | None:
     """The file of an added module; None for a module of the project, and for one that does not exist."""
     paths = (folder.joinpath(*module.split(".")).with_suffix(".py") for folder in _code)
     return next((path for path in paths if path.is_file()), None)
-
-
-def imported_file(module: str) -> Path | None:
-    """The file of a module of the user's that stands in none of these folders, and that an added module can import.
-
-    It may also be bytecode, a compiled extension, or the archive that contains the module. None for a module of Python,
-    of `attention` and `experiments` or of an installed package, and for one that does not exist. Nothing is imported.
-    """
-    top, *inner = module.split(".")
-    if top in TOPS:
-        return None
-    try:
-        spec = find_spec(top)
-    except (ImportError, ValueError):
-        spec = None
-    name = top
-    for part in inner:
-        places = None if spec is None else spec.submodule_search_locations
-        name = f"{name}.{part}"
-        spec = None if places is None else PathFinder.find_spec(name, places)
-    if spec is None or spec.origin is None:
-        return None
-    # of a module in an archive, the archive
-    found = next((path for path in (Path(spec.origin), *Path(spec.origin).parents) if path.is_file()), None)
-    return None if found is None or _is_installed(found, len(inner)) else found
-
-
-def _is_installed(file: Path, depth: int) -> bool:
-    """Whether a module is one of Python or of an installed package; `depth` is the number of dots in its name."""
-    folder = file.parents[depth + (file.name == "__init__.py")]
-    return bool(INSTALLED & {*file.parts}) or file.is_relative_to(PYTHON) or any(folder.glob("*.dist-info"))
 
 
 def modules() -> dict[str, Path]:
@@ -147,7 +84,7 @@ def use_plugins(folder: str | Path) -> None:
 
 def arguments() -> list[str]:
     """The arguments that bring another process what this one has in use."""
-    conf_alone = (folder for folder in _conf if folder.parent not in _code)
+    conf_alone = (folder for folder in conf_folders() if folder != CONF and folder.parent not in _code)
     return [f"plugins={folder}" for folder in _code] + [f"--config-dir={folder}" for folder in conf_alone]
 
 
@@ -202,7 +139,7 @@ def add(arguments: list[str]) -> None:
             if (place := folder / registry).is_dir():
                 _extend(registry.replace("/", "."), str(place))
     _code.extend(folder for folder in code if folder not in _code)
-    _conf.extend(folder for folder in conf if folder not in _conf)
+    add_conf_folders(conf)
 
 
 def _extend(package: str, folder: str) -> None:

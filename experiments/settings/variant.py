@@ -8,25 +8,18 @@ from __future__ import annotations
 
 import ast
 import functools
-import importlib.util
 from pathlib import Path
 from typing import Any, Literal, Union
 
 from pydantic import FiniteFloat, create_model
 
+from attention import files, mechanisms
 from experiments.failures.failure import Mistake
+from experiments.files.project import ROOT
 from experiments.settings.group import Fraction, Group, NonNegative, Size
-from experiments.settings.plugins import code_folders, module_file
 
 # what an annotation means here: an int is a size, a float is finite and not negative, a Real is finite
 TYPES = {"int": Size, "float": NonNegative, "Real": FiniteFloat, "bool": bool, "str": str}
-
-
-def attention_folder() -> Path:
-    """The folder of the package `attention`, found without importing it."""
-    spec = importlib.util.find_spec("attention")
-    assert spec is not None and spec.submodule_search_locations
-    return Path(spec.submodule_search_locations[0])
 
 
 def module_of(variant: dict[str, Any]) -> str:
@@ -39,53 +32,38 @@ def arguments_of(variant: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in variant.items() if key not in ("name", "module")}
 
 
-def attention_file(module: str) -> Path | None:
-    """`attention/MODULE.py`, of the project or added to it; None where there is none, as for a path elsewhere."""
-    path = attention_folder() / f"{module}.py"
-    if not module.isidentifier():
-        return None
-    return path if path.is_file() else module_file(f"attention.{module}")
-
-
 @functools.cache
 def schema(module: str) -> type[Group]:
     """The keys of a variant group whose class is in `attention/MODULE.py`, as a closed, typed model.
 
     Raises Mistake when there is no such file: a path to another folder names none.
     """
-    path = attention_file(module)
-    node = _attention_class(path) if path is not None else None
-    if path is None or node is None:
-        raise Mistake(
-            f"there is no class Attention in {_shown_path(path) if path else f'attention/{module}.py'}; "
-            f"there are: {', '.join(_modules())}"
-        )
+    node, path = _attention_class(module)
     fields: dict[str, Any] = {"name": (str, ...), "module": (str, module)}
     for argument in _constructor(node, path).args.args[1:]:
         fields[argument.arg] = (_meaning(argument, path), ...)
     return create_model(f"{module}.Attention", __base__=Group, **fields)
 
 
-def _modules() -> list[str]:
-    folders = (attention_folder(), *(folder / "attention" for folder in code_folders()))
-    files = (path for folder in folders for path in folder.glob("*.py"))
-    return sorted(path.stem for path in files if "\nclass Attention(" in path.read_text("utf-8"))
-
-
 def _shown_path(path: Path) -> str:
     """How messages name a file: ours from the root of the project, others whole."""
-    return f"attention/{path.name}" if path.parent == attention_folder() else str(path)
+    return f"attention/{path.name}" if path.parent == ROOT / "attention" else str(path)
 
 
-def _attention_class(path: Path) -> ast.ClassDef | None:
+def _attention_class(module: str) -> tuple[ast.ClassDef, Path]:
+    """The class of `attention/MODULE.py`, and the file. Raises Mistake."""
+    if path := files().get(module):
+        for node in _parsed(path).body:
+            if isinstance(node, ast.ClassDef) and node.name == "Attention":
+                return node, path
+    raise Mistake(f"there is no class Attention in attention/{module}.py; there are: {', '.join(mechanisms())}")
+
+
+def _parsed(path: Path) -> ast.Module:
     try:
-        body = ast.parse(path.read_text(encoding="utf-8")).body
+        return ast.parse(path.read_text(encoding="utf-8"))
     except SyntaxError as error:
         raise Mistake(f"{_shown_path(path)}, line {error.lineno}: {error.msg}") from error
-    for node in body:
-        if isinstance(node, ast.ClassDef) and node.name == "Attention":
-            return node
-    return None
 
 
 def _constructor(node: ast.ClassDef, path: Path) -> ast.FunctionDef:
@@ -94,11 +72,8 @@ def _constructor(node: ast.ClassDef, path: Path) -> ast.FunctionDef:
         if isinstance(member, ast.FunctionDef) and member.name == "__init__":
             return member
     for base in node.bases:
-        if isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name):
-            parent_path = attention_file(base.value.id)
-            parent = _attention_class(parent_path) if parent_path is not None else None
-            if parent_path is not None and parent is not None:
-                return _constructor(parent, parent_path)
+        if isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name) and base.attr == node.name:
+            return _constructor(*_attention_class(base.value.id))
     raise Mistake(f"{_shown_path(path)}: class Attention has no __init__ to read its settings from")
 
 

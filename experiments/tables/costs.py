@@ -17,7 +17,7 @@ from experiments.display.rows import Row, time_text
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import first_line
 from experiments.files.digest import digest, file_digest
-from experiments.settings.plugins import yaml_files
+from experiments.settings.conf_files import yaml_files
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.overrides import by_stage, key_of, parse
 from experiments.tables.definition.request import Request, load

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+import attention
 from attention.layers.attention_layer import AttendOptions, AttentionLayer, Sizes
 from experiments.settings import variant as settings
 
@@ -40,7 +41,7 @@ class Attention(AttentionLayer):
 
 def test_an_annotation_decides_whether_a_number_may_be_negative(tmp_path, monkeypatch):
     (tmp_path / "example.py").write_text(CLASS)
-    monkeypatch.setattr(settings, "attention_folder", lambda: tmp_path)
+    monkeypatch.setattr(attention, "__path__", [str(tmp_path)])
     schema = settings.schema("example")
     good = {"name": "example", "hidden_size": 1, "dropout": 0.0, "gain": 0.0, "shift": -1.5}
     assert schema(**good).shift == -1.5

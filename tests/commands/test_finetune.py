@@ -286,6 +286,16 @@ def test_a_run_whose_variant_is_not_here_is_refused(pretrained, tmp_path, monkey
         finetune([str(folder), "task=sst2"])
 
 
+def test_a_run_is_found_in_the_folder_that_runs_names_in_quotes_too(pretrained, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(pretrained, tmp_path / "my runs" / pretrained.name)
+    arguments = [pretrained.name, "task=sst2", "--dry-run"]
+    for runs in ("runs='my runs'", "runs=my runs"):
+        assert finetune([*arguments, runs]) == 0 and "to do" in capsys.readouterr().out
+    with pytest.raises(Mistake, match=r"runs=a,b: must be one folder"):
+        finetune([*arguments, "-m", "runs=a,b"])
+
+
 def test_a_run_that_is_not_finished_is_refused(pretrained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "begun").mkdir()

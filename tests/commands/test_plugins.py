@@ -22,7 +22,7 @@ from experiments.objectives.kinds.masked import Masked
 from experiments.record import code_digest
 from experiments.record.code_digest import code_digests
 from experiments.record.source_digest import module_source
-from experiments.settings import plugins
+from experiments.settings import conf_files, plugins
 from experiments.tasks.pretraining import Pretraining
 from tests.fixtures.finetuning import FINE_TUNING, labelled, write_lines
 from tests.fixtures.plugins import FILES, LOUD, write_files
@@ -67,7 +67,7 @@ def test_a_run_is_evaluated_only_with_the_folder_that_it_was_made_with(attn, lou
 
     with monkeypatch.context() as without:
         without.setattr(plugins, "_code", [])
-        without.setattr(plugins, "_conf", [])
+        without.setattr(conf_files, "_added", [])
         refused = attn("evaluate", "loud")
         compared = attn("compare")
     assert refused.returncode == 2
@@ -96,7 +96,7 @@ def test_a_run_is_fine_tuned_with_the_folder_that_it_was_made_with(attn, loud, s
     def without_a_folder(*words):
         with monkeypatch.context() as without:
             without.setattr(plugins, "_code", [])
-            without.setattr(plugins, "_conf", [])
+            without.setattr(conf_files, "_added", [])
             done = attn(*words)
         assert done.returncode == 2 and not (tmp_path / "tuned").exists()
         return done.stderr

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
+from attention import mechanisms
 from experiments.config import composer as module
 from experiments.config.check import from_tree
 from experiments.config.compose import compose, compose_raw
@@ -17,6 +18,7 @@ from experiments.config.groups import groups, options
 from experiments.config.recorded import override
 from experiments.failures.failure import Mistake
 from experiments.settings import plugins
+from experiments.settings.conf_files import CONF
 from experiments.settings.data import DataSettings
 from experiments.settings.finetuning import Classification, FinetuningSettings, Regression, Span
 from experiments.settings.kinds import kinds
@@ -24,12 +26,11 @@ from experiments.settings.logger import Logger
 from experiments.settings.model import Model
 from experiments.settings.objective import ObjectiveSettings
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon
-from experiments.settings.plugins import CONF
 from experiments.settings.run import Settings
 from experiments.settings.schedule import Decay, Endless
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 from experiments.settings.trainer import Trainer
-from experiments.settings.variant import arguments_of, attention_folder, module_of, schema
+from experiments.settings.variant import arguments_of, module_of, schema
 
 # groups whose YAML feeds one class, or one of several by `kind`
 CLASSES = {
@@ -184,7 +185,7 @@ def test_every_top_level_key_is_read_by_a_group_or_by_the_runner():
 def test_every_variant_composes_against_its_constructor(variant):
     composed = compose([f"variant={variant}"])
     assert composed.variant["name"] == variant
-    assert (attention_folder() / f"{module_of(composed.variant)}.py").is_file()
+    assert module_of(composed.variant) in mechanisms()
     fields = set(schema(module_of(composed.variant)).model_fields)
     assert set(arguments_of(composed.variant)) == fields - {"name", "module"}
 

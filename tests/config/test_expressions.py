@@ -7,7 +7,7 @@ import re
 import pytest
 
 from experiments.config.expressions import in_words
-from experiments.settings.plugins import CONF
+from experiments.settings.conf_files import CONF
 
 EXPRESSIONS = {
     match

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from experiments.files.project import ROOT
 from experiments.processes.child import process_arguments
-from experiments.settings.plugins import ROOT
 
 SHADOWS = ("json", "random", "runpy", "torch", "numpy", "tokenizers", "attention", "sitecustomize")
 

@@ -7,7 +7,7 @@ import yaml
 
 from experiments.results.columns import TAKEN_FROM, table_of, tables_of, telling
 from experiments.results.selection import matching
-from experiments.settings.plugins import CONF
+from experiments.settings.conf_files import CONF
 from tests.fixtures.record import small_result
 
 

@@ -7,6 +7,7 @@ import pytest
 import attention
 from experiments.failures.failure import Mistake
 from experiments.settings import plugins
+from experiments.settings.conf_files import conf_folders, yaml_file
 from experiments.settings.variant import schema
 from tests.fixtures.plugins import LOUD, LOUD_YAML, write_files
 
@@ -17,11 +18,11 @@ def test_what_a_folder_adds_is_found_and_the_arguments_bring_it_to_another_proce
     assert "loud" in attention.mechanisms()
     assert attention.build("loud", 24, 2, gain=3.0).gain == 3.0
     assert set(schema("loud").model_fields) >= {"hidden_size", "heads", "gain"}
-    assert plugins.yaml_file("variant", "loud") == loud / "conf/variant/loud.yaml"
+    assert yaml_file("variant", "loud") == loud / "conf/variant/loud.yaml"
     arguments = plugins.arguments()
     assert arguments == [f"plugins={loud}"]
     plugins.add(arguments)
-    assert plugins.arguments() == arguments and plugins.conf_folders()[1:] == [loud / "conf"]
+    assert plugins.arguments() == arguments and conf_folders()[1:] == [loud / "conf"]
 
 
 def test_a_folder_of_yaml_alone_follows_its_flag(tmp_path, unplugged):

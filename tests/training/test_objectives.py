@@ -15,7 +15,7 @@ from experiments.config.groups import options
 from experiments.data.packing import Dataset
 from experiments.model.build import build
 from experiments.objectives.objective import build_objective
-from experiments.settings.plugins import CONF
+from experiments.settings.conf_files import CONF
 from experiments.settings.run import Objective, Settings
 from experiments.tasks.pretraining import Pretraining
 from experiments.training.evaluate import evaluate, evaluation_batches

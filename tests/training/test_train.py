@@ -318,7 +318,7 @@ def test_a_run_of_other_code_is_neither_done_nor_continued(settings, go, plain_c
         text = (copy / path).read_text()
         assert before in text
         (copy / path).write_text(text.replace(before, after))
-        monkeypatch.setattr(code_digest_module, "attention_folder", lambda: copy / "attention")
+        monkeypatch.setattr(code_digest_module, "ROOT", copy)
 
     def refused(file, result, folder):
         with pytest.raises(DataError, match=rf"the code \({file}\) has changed since .*run was trained"):

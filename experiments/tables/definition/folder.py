@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from experiments.config.check import sentence
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
+from experiments.settings.conf_files import CONF, conf_folders, read_conf, shown
 from experiments.settings.group import Group
-from experiments.settings.plugins import CONF, conf_folders, read_conf, shown
 
 TABLES = CONF / "table"
 PUBLISHED = "published"  # the YAML of a paper that is not a table

@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 from experiments.data.cache import Cache
 from experiments.data.errors import DataError
 from experiments.data.tokenizer import SPECIAL, from_vocabulary
+from experiments.settings.conf_files import CONF
 from experiments.settings.finetuning import Benchmark
-from experiments.settings.plugins import CONF
 from experiments.tasks.finetuning import features
 from experiments.tasks.finetuning.kind import kind_of
 

@@ -10,8 +10,8 @@ from experiments.formats.bert import BertFormat
 from experiments.model.architectures import encoder, sentence_order_encoder, two_stream_encoder
 from experiments.model.finetuned_encoder import FinetunedEncoder
 from experiments.objectives.loss import loss
+from experiments.settings.conf_files import CONF
 from experiments.settings.model import Model
-from experiments.settings.plugins import CONF
 
 transformers = pytest.importorskip("transformers")
 

@@ -1,1 +1,1 @@
-"""The kinds of task, one file each: the folder is the list of them."""
+"""The kinds of task, one file each. Their settings are in `experiments/settings/finetuning.py`."""
