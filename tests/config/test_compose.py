@@ -149,6 +149,15 @@ def test_the_learning_rate_is_the_optimizers_unless_a_model_or_the_command_line_
     assert composed.learning_rate == composed.optimizer.learning_rate == learning_rate
 
 
+@pytest.mark.parametrize(
+    ("preset", "objective"),
+    [("albert", "masked_sop"), ("gpt2", "causal"), ("t5_base", "span_corruption"), ("transformer_nano", "translation")],
+)
+def test_a_preset_of_a_paper_has_the_objective_of_the_paper_unless_the_command_line_names_one(preset, objective):
+    assert compose([f"model={preset}"]).objective.kind == objective
+    assert compose([f"model={preset}", "objective=causal"]).objective.kind == "causal"
+
+
 @pytest.mark.parametrize("preset", options("model"))
 def test_a_preset_with_a_learning_rate_names_the_optimizer_that_it_is_for(preset):
     tree = yaml.safe_load((CONF / "model" / f"{preset}.yaml").read_text())
