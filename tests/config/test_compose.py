@@ -155,7 +155,7 @@ def test_the_learning_rate_is_the_optimizers_unless_a_model_or_the_command_line_
 )
 def test_a_preset_of_a_paper_has_the_objective_of_the_paper_unless_the_command_line_names_one(preset, objective):
     assert compose([f"model={preset}"]).objective.kind == objective
-    assert compose([f"model={preset}", "objective=causal"]).objective.kind == "causal"
+    assert compose([f"model={preset}", "objective=masked", "data=wikitext2"]).objective.kind == "masked"
 
 
 @pytest.mark.parametrize("preset", options("model"))
