@@ -13,7 +13,7 @@ if [[ ${1:-} =~ ^[0-9.]+$ ]]; then
 fi
 
 # these tables train nothing
-for table in bhojanapalli2020/theorem1 vaswani2017/scaling; do
+for table in bhojanapalli2020/theorem1 vaswani2017/scaling xiong2020/gradients; do
   attn table "$table" --out results
 done
 for table in shazeer2020/heads bhojanapalli2020/table1 su2020/key_size shazeer2020/projections bhojanapalli2020/table2a \

@@ -21,8 +21,8 @@ def named_folders(selection: list[str], runs: Path) -> list[Path]:
 def matching(selection: list[str], results: list[Fields]) -> list[Fields]:
     """The results that agree with every key=value of `selection`; key=a,b means either. Raises Mistake."""
     filters = once((key, wanted) for key, equals, wanted in (item.partition("=") for item in selection) if equals)
-    for key in filters:
-        _check_filter(key, results)
+    for key, wanted in filters.items():
+        _check_filter(key, wanted, results)
     return [
         result
         for result in results
@@ -48,11 +48,18 @@ def _near_value(selection: list[str], results: list[Fields]) -> str:
     return ""
 
 
-def _check_filter(key: str, results: list[Fields]) -> None:
-    if results and key not in NAMED and all(value is None for value in Values(results).at(place_of(key))):
+def _check_filter(key: str, wanted: str, results: list[Fields]) -> None:
+    if not results or key in NAMED:
+        return
+    values = Values(results)
+    above, _, last = place_of(key).rpartition(".")
+    if not key or not any(isinstance(group, dict) and last in group for group in values.at(above)):
         keys = chain.from_iterable(result["config"] or {} for result in results)
         known = list(dict.fromkeys([*COLUMNS, *keys]))
-        raise Mistake(f"{key}: no run has such a setting" + did_you_mean(key, known))
+        raise Mistake(f"{key}={wanted}: no run has such a setting" + did_you_mean(key, known))
+    if groups := [value for value in values.at(place_of(key)) if isinstance(value, dict)]:
+        inner = "kind" if "kind" in groups[0] else next(iter(groups[0]))
+        raise Mistake(f"{key}={wanted}: {key} is a group of settings", f"name one of them, such as {key}.{inner}")
 
 
 def _matches(result: Fields, key: str, wanted: str) -> bool:

@@ -76,10 +76,18 @@ def test_filtered(runs, capsys):
     assert [row["run"] for row in shown(capsys, "heads=6,24", "seed=0", runs=runs)] == ["d", "a", "c"]
 
 
+def test_a_setting_that_is_null_in_all_runs_is_one(tmp_path, capsys):
+    (tmp_path / "a").mkdir()
+    leave_result(tmp_path / "a", **small_result("a", 5.0, epochs=None) | {"run": None})
+    assert len(shown(capsys, "epochs=null", runs=tmp_path)) == 1
+
+
 @pytest.mark.parametrize(
     ("which", "sort", "message"),
     [
-        (["head=6"], "loss", "head: no run has such a setting.*heads"),
+        (["head=6"], "loss", "head=6: no run has such a setting.*heads"),
+        (["=6"], "loss", "^=6: no run has such a setting"),
+        (["optimizer=muon"], "loss", "optimizer=muon: optimizer is a group of settings\n.*optimizer.learning_rate"),
         ([], "los", "--sort los: there is no such column.*loss"),
         (["heads=7"], "loss", "no finished run in .*/ matches heads=7$"),
         (["variant=talkin_heads"], "loss", r"matches variant=talkin_heads \(did you mean talking_heads\?\)$"),

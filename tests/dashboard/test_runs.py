@@ -33,7 +33,7 @@ def test_a_comma_means_either(make, chosen):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["heds=6"], "heds: no run has such a setting.*heads"),
+        (["heds=6"], "heds=6: no run has such a setting.*heads"),
         (["heads=7"], "matches heads=7$|matches heads=7\n"),
         (["zz"], "no run 'zz'"),
         (["variant=mutli_head"], r"variant=mutli_head \(did you mean multi_head\?\)"),

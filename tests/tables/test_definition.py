@@ -478,7 +478,14 @@ def write_tables(folder_of_tables: Path, monkeypatch, contents: dict[str, bytes]
 
 @pytest.mark.parametrize(
     ("override", "said"),
-    [("norm=pre", "the table itself sets norm"), ("seed=3", "--seeds"), ("runs=x", "--runs"), ("heads", "key=value")],
+    [
+        ("norm=pre", "the table itself sets norm"),
+        ("seed=3", "--seeds"),
+        ("runs=x", "--runs"),
+        ("heads", "key=value"),
+        ("hydra/launcher=joblib", "a table trains on this machine"),
+        ("layers=2,3", "takes one value of a setting"),
+    ],
 )
 def test_what_a_user_may_not_override(override, said):
     table = load("xiong2020/warmup")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
+from experiments.config.command_line import check_overrides
 from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import did_you_mean
 from experiments.record.folder import LOCATION_KEYS
@@ -88,10 +89,12 @@ def _learning_rate(row: TableRow, budget: Budget) -> list[str]:
 
 def _check_free(rows: Mapping[str, TableRow], overrides: list[str]) -> None:
     varied = {key_of(override): row for row in rows.values() for override in parse(row.overrides)}
-    for override in overrides:
+    for override, parsed in zip(overrides, check_overrides(overrides), strict=True):
         key = key_of(override)
-        if "=" not in override:
-            raise Mistake(f"{override!r} is not an override", "write key=value, for example layers=2")
+        if key.startswith("hydra"):
+            raise Mistake(f"{override}: a table trains on this machine", "`attn train -m` takes launchers and sweepers")
+        if parsed.is_sweep_override():
+            raise Mistake(f"{override}: a table takes one value of a setting", "a table of your own can vary it")
         if key in SET_BY_OPTION:
             raise Mistake(f"{override}: in a table, {SET_BY_OPTION[key]} sets {key}")
         if key in varied:
