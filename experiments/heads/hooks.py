@@ -14,6 +14,7 @@ from torch import Tensor
 
 from attention.kernels.problem import Stage
 from experiments.failures.failure import Mistake
+from experiments.heads.parts import decoder_layers
 from experiments.model.transformer import Transformer
 
 STAGE_MEANINGS: dict[Stage, str] = {
@@ -102,7 +103,7 @@ def value_heads(model: Transformer) -> list[int]:
 
 def check_prunable(model: Transformer, option: str) -> None:
     """Raises Mistake if the variant has no heads that can be removed or copied."""
-    if len(model.attentions) > len(model.layers):
+    if decoder_layers(model):
         raise Mistake(f"{option}: removes heads only from an encoder or a decoder, not from an encoder-decoder")
     if not all(attention.prunable for attention in model.attentions):
         raise Mistake(f"{option}: heads of this variant cannot be removed")

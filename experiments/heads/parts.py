@@ -55,12 +55,16 @@ class Part(NamedTuple):
 
 def parts_of(model: Transformer) -> list[Part]:
     """The parts of a model, in the order of `model.attentions`: self-attention of every layer, then the decoder's."""
-    own, all_places = len(model.layers), len(model.attentions)
-    if own == all_places:
-        return [Part("", range(own), causal=model.causal)]
-    encoder = 2 * own - all_places
+    layers, decoder = len(model.layers), decoder_layers(model)
+    if not decoder:
+        return [Part("", range(layers), causal=model.causal)]
     return [
-        Part("encoder", range(encoder)),
-        Part("decoder", range(encoder, own), "decoder_tokens", "decoder_tokens", causal=True),
-        Part("cross", range(own, all_places), "decoder_tokens", "tokens"),
+        Part("encoder", range(layers - decoder)),
+        Part("decoder", range(layers - decoder, layers), "decoder_tokens", "decoder_tokens", causal=True),
+        Part("cross", range(layers, layers + decoder), "decoder_tokens", "tokens"),
     ]
+
+
+def decoder_layers(model: Transformer) -> int:
+    """The number of layers that also attend to an encoder: those of the decoder in an encoder-decoder, else none."""
+    return len(model.attentions) - len(model.layers)

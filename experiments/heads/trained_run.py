@@ -16,6 +16,7 @@ from experiments.data.overlap import other_version
 from experiments.data.packing import Dataset
 from experiments.data.tokenizer import ReportProgress, Tokenizer
 from experiments.failures.failure import Mistake
+from experiments.heads.parts import decoder_layers
 from experiments.model.kernel_availability import set_kernel_cache
 from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Batch, Objective
@@ -62,7 +63,7 @@ class TrainedRun:
     @property
     def has_two_sides(self) -> bool:
         """Whether the model is an encoder-decoder."""
-        return len(self.model.attentions) > len(self.model.layers)
+        return decoder_layers(self.model) > 0
 
     def text_batches(self) -> Iterator[dict[str, Tensor]]:
         """The model's inputs for held-out text: tokens without masks; for an encoder-decoder, both sides as in an
