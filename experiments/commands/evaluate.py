@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from experiments.config.check import from_tree
 from experiments.config.recorded import config_here, override
 from experiments.data.corpus import SPLITS
-from experiments.data.overlap import has_text_of_training, other_version
+from experiments.data.overlap import has_text_of_training
+from experiments.display.progress import Display
 from experiments.display.rows import show
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
-from experiments.model.kernel_availability import set_kernel_cache, why_slower
 from experiments.record.folder import RunFolder
 from experiments.results.find import find_run
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.group import WhichCheckpoint
-from experiments.settings.run import Settings
-from experiments.tasks.choose import task_of
-from experiments.tasks.trained import load_trained, with_own_tokenizer
+from experiments.tasks.trained import open_trained
 
 RUNTIME_KEYS = {"length", "dropout", "attention_dropout", "backend"}  # of a model: what doesn't make it another one
 
@@ -48,9 +44,20 @@ def evaluate_run(
                 f"split={split}: a task is scored on its validation split", "task.validation=FILE gives another one"
             )
         _check_task(folder.name, config["task"], settings.task.model_dump())
-    own_text = settings.learns_from.model_dump() == config["task" if "task" in config else "data"]
-    step, score = _score(folder, with_own_tokenizer(settings, folder), own_text, split, checkpoint, generate)
-    show([{"run": folder.name, "checkpoint": f"{checkpoint}, step {step}", "split": split, **score}], format)
+    from experiments.training.score import score
+
+    with Display() as display:
+        run = open_trained(folder, settings, checkpoint, display)
+        packed = getattr(run.dataset, split)
+        if packed is None:
+            raise Mistake(f"split = {split!r}: this corpus does not have it", "split=validation, or data.test=FILE")
+        if has_text_of_training(run.learned_from, run.dataset.identity["corpus"], split):
+            display.message(
+                f"{folder.name} was trained on text of this {split} split: the score does not tell how well it "
+                "predicts other text"
+            )
+        scores = score(run, packed, display, generate=generate)
+    show([{"run": folder.name, "checkpoint": f"{checkpoint}, step {run.step}", "split": split, **scores}], format)
 
 
 def _check_model(name: str, trained: dict[str, Any], requested: dict[str, Any], overrides: list[str]) -> None:
@@ -78,17 +85,6 @@ def _check_task(name: str, trained: dict[str, Any], requested: dict[str, Any]) -
             )
 
 
-def _trained_on(folder: RunFolder) -> dict[str, Any]:
-    """The identity of the text or the examples that the run was trained on; empty if it is not known."""
-    result = folder.result()
-    if result is not None:
-        return result.corpus or {}
-    # it has not ended yet
-    with suppress(Mistake):
-        return task_of(from_tree(config_here(folder))).identity() or {}
-    return {}
-
-
 def _take_split(overrides: list[str]) -> tuple[str, list[str]]:
     """Take `split=test`, which names the split to score, out of the overrides."""
     splits = [override.removeprefix("split=") for override in overrides if override.startswith("split=")]
@@ -98,67 +94,3 @@ def _take_split(overrides: list[str]) -> tuple[str, list[str]]:
     if split not in SPLITS:
         raise Mistake(f"split = {split!r}: must be one of {', '.join(SPLITS)}" + did_you_mean(split, SPLITS))
     return split, [override for override in overrides if not override.startswith("split=")]
-
-
-def _score(
-    folder: RunFolder, settings: Settings, own_text: bool, split: str, checkpoint: WhichCheckpoint, generate: bool
-) -> tuple[int, dict[str, Any]]:
-    """The step of the checkpoint, and its scores. own_text: whether `settings` name the text of the training."""
-    import torch
-
-    from experiments.display.progress import Display
-    from experiments.measure.hardware import resolve_device, resolve_precision
-    from experiments.training.evaluate import evaluate
-    from experiments.training.step.micro_batches import Forward, fitting
-
-    trainer = settings.trainer
-    # as in training: sums follow their number
-    torch.set_num_threads(trainer.threads)
-    with Display() as display:
-        set_kernel_cache(settings, display.message)
-        task = task_of(settings)
-        dataset = task.prepare(display.stage)
-        packed = getattr(dataset, split)
-        if packed is None:
-            raise Mistake(f"split = {split!r}: this corpus does not have it", "split=validation, or data.test=FILE")
-        objective = task.objective(dataset.tokenizer)
-        trained, present = _trained_on(folder), dataset.identity["corpus"]
-        if own_text and (line := other_version(folder.name, trained, present)):
-            display.message(line)
-        if has_text_of_training(trained, present, split):
-            display.message(
-                f"{folder.name} was trained on text of this {split} split: the score does not tell how well it "
-                "predicts other text"
-            )
-        model, step, header = load_trained(folder, settings, dataset.tokenizer, checkpoint, display.message)
-        device = resolve_device(trainer.device)
-        if (reason := why_slower(settings, device)) is not None:
-            display.message(reason)
-        # unless it is said, that of the training, wherever that was; an imported model has none
-        precision = header.get("precision") if trainer.precision == "auto" else None
-        precision = precision or resolve_precision(trainer.precision, device)
-        forward = Forward(model.to(device), device, precision, settings.seed)
-
-        def again(size: int) -> None:
-            display.message(f"out of memory: {size} sequences at once")
-
-        evaluation, size = fitting(
-            lambda size: evaluate(
-                model, forward, packed, dataset.unigram, objective,
-                sequences=trainer.evaluation_sequences, micro_batch=size,
-            ),
-            trainer.micro_batch or trainer.batch_size,
-            again,
-        )  # fmt: skip
-        scores: dict[str, Any] = {**evaluation.numbers(), "tokens": evaluation.tokens}
-        if generate:
-            from experiments.objectives.objective import DecodedObjective
-            from experiments.training.decoding import texts
-
-            assert isinstance(objective, DecodedObjective)
-            fields = texts.score(
-                model, forward, packed, dataset.tokenizer, objective,
-                sequences=objective.decoding().sequences or None, batch_size=size, report=display.stage, again=again,
-            )  # fmt: skip
-            scores |= fields.pop("text_scores") | fields
-    return step, scores

@@ -88,7 +88,7 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
     else:
         imported = (run.environment() or {}).get("imported", {})
         exported = _fitting(settings, size, special, format, imported)
-    model = load_trained(run, settings, tokenizer, checkpoint, print).model
+    model, _, _ = load_trained(run, settings, tokenizer, checkpoint, print)
     stored = exported.weights({key.removeprefix(MODEL): value for key, value in weights(model).items()})
     framed = tokenizer.with_frame(*exported.format.frame)
     with new_folder(target) as partial:

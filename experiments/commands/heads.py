@@ -31,7 +31,7 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
     columns: list[Column] = []
     with Display() as display:
         trained = [
-            open_trained_run(folder, pretraining(folder), options.checkpoint, options.sequences, display.stage)
+            open_trained_run(folder, pretraining(folder), options.checkpoint, options.sequences, display)
             for folder in folders
         ]
         for run in trained:

@@ -53,7 +53,7 @@ def load(run: str | Path, runs: str | Path = "runs", checkpoint: str = "best") -
     folder = RunFolder(find_run(str(run), Path(runs)))
     settings = from_tree(config_here(folder))
     tokenizer = tokenizers.load(folder.tokenizer_file())
-    model = load_trained(folder, settings, tokenizer, which, lambda line: print(line, file=sys.stderr)).model
+    model, _, _ = load_trained(folder, settings, tokenizer, which, lambda line: print(line, file=sys.stderr))
     check_inputs_of(model)
     return Loaded(model, tokenizer, settings)
 

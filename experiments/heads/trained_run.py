@@ -5,27 +5,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.data.overlap import other_version
 from experiments.data.packing import Dataset
-from experiments.data.tokenizer import ReportProgress, Tokenizer
+from experiments.data.tokenizer import Tokenizer
+from experiments.display.progress import Display
 from experiments.failures.failure import Mistake
 from experiments.heads.parts import decoder_layers
-from experiments.model.kernel_availability import set_kernel_cache
 from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Batch, Objective
-from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.run import Settings
-from experiments.tasks.pretraining import Pretraining
-from experiments.tasks.trained import load_trained, with_own_tokenizer
+from experiments.tasks.trained import open_trained
 from experiments.training.evaluate import evaluation_batches
 from experiments.training.step.learner import Learner, learner_of
 from experiments.training.step.micro_batches import split
@@ -109,22 +105,11 @@ class TrainedRun:
 
 
 def open_trained_run(
-    folder: RunFolder, settings: Settings, checkpoint: WhichCheckpoint, sequences: int, report: ReportProgress
+    folder: RunFolder, settings: Settings, checkpoint: WhichCheckpoint, sequences: int, display: Display
 ) -> TrainedRun:
     """The trained run with its own tokenizer. Raises Mistake, also without a good checkpoint."""
     if (length := settings.model.segment_length) is not None:
         raise Mistake(f"{folder.name}: model.segment_length={length}; maps need a run without segments")
-    set_kernel_cache(settings)
-    pretraining = Pretraining(with_own_tokenizer(settings, folder))
-    dataset = pretraining.prepare(report)
-
-    def say(line: str) -> None:
-        report(line, 0, None)
-
-    model = load_trained(folder, settings, dataset.tokenizer, checkpoint, say).model
-    with suppress(RunFolderError):
-        result = folder.result()
-        if line := other_version(folder.name, (result and result.corpus) or {}, dataset.identity["corpus"]):
-            say(line)
-    count = min(sequences, len(dataset.validation.tokens))
-    return TrainedRun(folder.name, settings, model, pretraining.objective(dataset.tokenizer), dataset, count)
+    run = open_trained(folder, settings, checkpoint, display)
+    count = min(sequences, len(run.dataset.validation.tokens))
+    return TrainedRun(folder.name, settings, run.model, run.objective, run.dataset, count)

@@ -113,7 +113,8 @@ def code_digests(
 def measure_digests(module: str) -> dict[str, str]:
     """The digest of each file that a measurement of trained models computes with, by its path."""
     roots = (ROOT, *code_folders())
-    return dict(_digests(roots, (module,), frozenset(), ("experiments.heads.", *FOLLOWED)))
+    followed = ("experiments.heads.", "experiments.tasks.trained", *FOLLOWED)
+    return dict(_digests(roots, (module,), frozenset(), followed))
 
 
 def _named_modules(model: Mapping[str, Any]) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from experiments.cells.cell import folder_of
+from experiments.display.progress import Display
 from experiments.failures.failure import Mistake
 from experiments.heads.measures.distance import head_distances, within_and_between
 from experiments.heads.trained_run import open_trained_run
@@ -36,7 +37,7 @@ def test_rows_of_one_run_train_it_once_and_are_measured_anew_when_it_changes(sou
     assert [source.outcome(cell).state for cell in cells] == ["done", "pretrained"]
     source.make(cells, "group", QUIET, 1)
     (settings,) = map(source._runs.settings, source._runs.cells([0]))
-    run = open_trained_run(folder_of(settings), settings, "newest", 64, lambda *said: None)
+    run = open_trained_run(folder_of(settings), settings, "newest", 64, Display())
     distances, names = head_distances(run)
     expected = within_and_between(distances, np.array([layer for layer, _ in names]))
     assert [source.outcome(cell).result["distance"] for cell in (within, between)] == list(expected)
@@ -73,7 +74,7 @@ def test_a_wrong_argument_is_refused_before_anything_is_trained(override, said, 
 
 def test_what_a_measurement_computes_with_is_part_of_its_code():
     covered = measure_digests("experiments.tables.measured.head_distance")
-    for file in ("tables/measured/head_distance", "heads/measures/distance", "heads/hooks", "heads/trained_run"):
+    for file in ("tables/measured/head_distance", "heads/measures/distance", "heads/hooks", "tasks/trained"):
         assert f"experiments/{file}.py" in covered
     assert "attention/layers/attend.py" in covered and "experiments/record/folder.py" not in covered
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from experiments.config.pretrained import inherited
 from experiments.data.packing import Packed
+from experiments.display.progress import Display
 from experiments.failures.failure import Mistake
 from experiments.heads.trained_run import open_trained_run
 from experiments.model.build import build
@@ -89,4 +90,4 @@ def test_fine_tuning_reads_an_example_whole(causal):
 
 def test_heads_are_looked_at_without_segments(causal, tmp_path):
     with pytest.raises(Mistake, match=r"run: model\.segment_length=4; maps need a run without segments"):
-        open_trained_run(RunFolder(tmp_path / "run"), causal(), "best", 4, lambda *_: None)
+        open_trained_run(RunFolder(tmp_path / "run"), causal(), "best", 4, Display())

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from experiments.cells.cell import folder_of
 from experiments.cells.resources import Workers
+from experiments.display.progress import Display
 from experiments.settings.run import Settings
 from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import CellOutcome, Prediction, TableCell, Value
@@ -94,9 +95,8 @@ class MeasuredRuns:
         from experiments.heads.trained_run import open_trained_run
 
         settings = self._runs.settings(run)
-        trained = open_trained_run(
-            folder_of(settings), settings, "newest", MEASURED_SEQUENCES, lambda text, done, of: None
-        )
+        with Display() as display:
+            trained = open_trained_run(folder_of(settings), settings, "newest", MEASURED_SEQUENCES, display)
         loss = self._runs.outcome(run).result["validation_loss"]
         for cell in cells:
             numbers = self._numbers.measure(trained, **self._arguments[cell.row])
