@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.files.digest import file_digest
-from experiments.record.durable import folder_for, read_sealed, replacing, write_sealed
+from experiments.files.durable import folder_for, read_sealed, replacing, write_sealed
 from experiments.record.folder import (
     CONFIG,
     ENVIRONMENT,

@@ -14,8 +14,8 @@ from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import plural
 from experiments.files.disk import written_at
+from experiments.files.durable import or_elsewhere, write
 from experiments.processes.interruption import Interrupted
-from experiments.record.durable import write
 from experiments.record.folder import METRICS, RENDERED, RESULT
 from experiments.settings.search import JOURNAL
 
@@ -28,7 +28,7 @@ def dashboard(
     selection: list[str], runs: Path, *, out: Path | None = None, watch: bool = False, show: bool = False,
     wandb: bool = False, project: str | None = None,
 ) -> None:  # fmt: skip
-    """Write the page, or save the workspace. Raises Mistake for options that do not go together, RunFolderError."""
+    """Write the page, or save the workspace. Raises Mistake for options that do not go together, Failure."""
     if not wandb:
         if project is not None:
             raise Mistake(f"--project {project}: needs --wandb")
@@ -41,11 +41,12 @@ def dashboard(
     save_workspace(selection, runs, project)
 
 
+@or_elsewhere("choose another --out")
 def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: bool, show: bool) -> None:
     """Write the page of the named or matching runs to `out` (by default in `runs`) and print its path.
 
     watch: until Ctrl-C, rewrite the page when a run has news; the page reloads itself meanwhile. show: open it in the
-    browser. Raises Mistake, RunFolderError.
+    browser. Raises Mistake, Failure.
     """
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise Mistake(f"--out {out}: must be a file in an existing folder")

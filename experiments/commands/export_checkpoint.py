@@ -10,7 +10,7 @@ from experiments.commands.export_custom import custom_model
 from experiments.config.recorded import pretraining
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
-from experiments.record.durable import new_folder, to_json
+from experiments.files.durable import new_folder, or_elsewhere, to_json
 from experiments.record.folder import TOKENIZER, RunFolder
 from experiments.results.find import find_run
 from experiments.settings.group import WhichCheckpoint
@@ -91,7 +91,7 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
     model, _, _ = load_trained(run, settings, tokenizer, checkpoint, print)
     stored = exported.weights({key.removeprefix(MODEL): value for key, value in weights(model).items()})
     framed = tokenizer.with_frame(*exported.format.frame)
-    with new_folder(target) as partial:
+    with or_elsewhere("name another TARGET"), new_folder(target) as partial:
         _write_files(partial, stored, exported.config, framed, settings)
         exported.write_code(partial)
     print(f"{target}: {exported.description(run.name)}")

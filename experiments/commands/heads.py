@@ -10,6 +10,7 @@ from experiments.display.progress import Display
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
 from experiments.heads.options import HeadsOptions
+from experiments.record.durable import or_other_runs
 from experiments.record.folder import RunFolder
 from experiments.results.find import find_run
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from experiments.heads.trained_run import TrainedRun
 
 
+@or_other_runs()
 def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
     """Write `runs/NAME/heads/`, and print the path of the page. Raises Mistake, DataError, RunFolderError."""
     if len(names) > 2:

@@ -14,9 +14,10 @@ from experiments.config.compose import compose
 from experiments.data.tokenizer import Tokenizer
 from experiments.failures.failure import Mistake
 from experiments.files.digest import file_digest
+from experiments.files.durable import new_folder
 from experiments.formats.source import find_checkpoint, read_config, read_tokenizer, read_weights
 from experiments.record.code_digest import code_digest
-from experiments.record.durable import new_folder
+from experiments.record.durable import or_other_runs
 from experiments.record.environment import describe
 from experiments.record.folder import TOKENIZER, RunFolder
 from experiments.record.result import Result
@@ -69,7 +70,7 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
         seed=settings.seed, config=settings.model_dump(), tokenizer_digest=tokenizer.digest,
         code_digest=code_digest(settings.model_dump(), None, trained=False),
     )  # fmt: skip
-    with new_folder(folder.path) as partial, RunFolder(partial) as run_folder:
+    with or_other_runs(), new_folder(folder.path) as partial, RunFolder(partial) as run_folder:
         run_folder.create(settings.model_dump())
         tokenizer.save(run_folder.path / TOKENIZER)
         header = {"step": 0, "imported": facts, **origin(settings.model_dump(), tokenizer.digest)}

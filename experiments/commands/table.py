@@ -17,7 +17,9 @@ from experiments.display.rows import show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
+from experiments.files.durable import or_elsewhere
 from experiments.processes.interruption import Interrupted
+from experiments.record.durable import or_other_runs
 from experiments.tables import costs, step_times
 from experiments.tables.definition.published import Published, published_of
 from experiments.tables.definition.request import Request, load
@@ -51,6 +53,7 @@ class TableOptions:
     wandb: bool = False
 
 
+@or_other_runs()
 def show_table(name: str | None, overrides: Sequence[str], options: TableOptions) -> ExitCode:
     """List the tables, or make and print one; returns the exit code. Raises Mistake, DataError, RunFolderError."""
     progress = Console(stderr=True)
@@ -203,8 +206,9 @@ def _show(report: Report, options: TableOptions) -> None:
     print(text, end="", flush=True)
     save(report, options.runs)
     if options.out:
-        for path in write_all(report, options.out):
-            print(path, file=sys.stderr)
+        with or_elsewhere("choose another --out"):
+            written = write_all(report, options.out)
+        print(*written, sep="\n", file=sys.stderr)
     if options.wandb:
         from experiments.tables.rendering.wandb_report import mirror
 

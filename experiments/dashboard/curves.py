@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.files.durable import number
 from experiments.files.plain import from_json
-from experiments.record.durable import number
 from experiments.record.folder import METRICS
 from experiments.results.index import Index
 from experiments.statistics.evidence import Anytime, finite_half_width, mean_and_deviation

@@ -18,11 +18,11 @@ import pyarrow
 from matplotlib.figure import Figure
 from pyarrow import parquet
 
+from experiments.files.durable import folder_for, replacing, write
 from experiments.heads import figures
 from experiments.heads.fonts import undrawable
 from experiments.heads.measures.pruning import export_pruned
 from experiments.heads.section import Column, Section
-from experiments.record.durable import folder_for, replacing, write
 from experiments.record.file_digests import write_digests
 
 ASSETS = Path(__file__).parent / "assets"
@@ -33,7 +33,7 @@ EARLIER_NOTE = '<p class="none">From an earlier call of attn heads.</p>'
 def save_sections(sections: Sequence[Section], folder: Path) -> None:
     """Write NAME.parquet for every table, NAME.png and NAME.svg for every figure, NAME/ for every model.
 
-    `digests.json` has the digests of the tables for their readers. Raises RunFolderError.
+    `digests.json` has the digests of the tables for their readers. Raises DiskError.
     """
     folder_for(folder)
     for section in sections:
@@ -96,7 +96,7 @@ def page(columns: Sequence[Column], earlier: Mapping[str, str] | None = None) ->
 def write_page(path: Path, columns: Sequence[Column]) -> None:
     """Write the page. Earlier sections of the page that were not made again stay, with a note.
 
-    Raises RunFolderError.
+    Raises DiskError.
     """
     earlier = {}
     if path.exists():

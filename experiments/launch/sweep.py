@@ -11,6 +11,7 @@ from experiments.cells.resources import Workers
 from experiments.cells.runner import Outcome, outcome_of
 from experiments.config.command_line import hydra_main
 from experiments.failures.exit_code import ExitCode
+from experiments.files.durable import folder_for
 from experiments.launch.hydra_job import LEDGER, job, read_ledger
 from experiments.launch.launchers import launcher
 from experiments.launch.local import train_cells
@@ -20,7 +21,7 @@ from experiments.launch.ray_tasks import train_on_ray
 from experiments.launch.search import run_search
 from experiments.launch.submitit_jobs import SUBMITIT_LOGS
 from experiments.processes.interruption import Interrupted
-from experiments.record.durable import folder_for
+from experiments.record.durable import or_other_runs
 from experiments.record.folder import RunFolder
 from experiments.settings.plugins import with_plugins
 
@@ -57,7 +58,8 @@ def _train_with_hydra(planned: Plan) -> list[Outcome]:
     its.check()
     runs, line = Path(planned.runs), planned.command
     folder = runs / "sweeps" / line.sweep
-    folder_for(folder)
+    with or_other_runs():
+        folder_for(folder)
     (folder / LEDGER).unlink(missing_ok=True)
     with its.around_sweep():
         hydra_main(with_plugins(job), line._replace(overrides=[*line.overrides, f"hydra.sweep.dir={folder}"]))

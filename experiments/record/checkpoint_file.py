@@ -24,8 +24,9 @@ from torch import Tensor, nn
 
 from experiments.failures.failure import Mistake
 from experiments.files.digest import file_digest
+from experiments.files.durable import replacing, swept, write
 from experiments.record.changed_code import changed_code
-from experiments.record.durable import RunFolderError, disk_errors_as_failures, replacing, swept, write
+from experiments.record.durable import RunFolderError, disk_errors_as_failures, or_other_runs
 from experiments.record.folder import (
     CONFIG,
     TOKENIZER,
@@ -56,6 +57,7 @@ class Checkpoint(NamedTuple):
     header: dict[str, Any]
 
 
+@or_other_runs()
 def save(folder: Path, which: WhichCheckpoint, step: int, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
     """Write a checkpoint and remove outdated ones of its kind. `header` must be JSON.
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from experiments.files.digest import DIFFERS, MISSING, bytes_digest, file_digest, unsealed
+from experiments.files.durable import write_sealed
 from experiments.files.plain import from_json
-from experiments.record.durable import disk_errors_as_failures, write_sealed
+from experiments.record.durable import disk_errors_as_failures
 
 DIGESTS = "digests.json"
 

@@ -23,15 +23,9 @@ import yaml
 from experiments.failures.failure import Mistake
 from experiments.files.digest import DIFFERS, bytes_digest, digest, file_digest
 from experiments.files.disk import files_named, made_folder, read_bytes
+from experiments.files.durable import folder_for, read_sealed, write, write_sealed
 from experiments.files.plain import from_yaml
-from experiments.record.durable import (
-    RunFolderError,
-    disk_errors_as_failures,
-    folder_for,
-    read_sealed,
-    write,
-    write_sealed,
-)
+from experiments.record.durable import RunFolderError, disk_errors_as_failures, or_other_runs
 from experiments.record.lock import Lock, TakenError
 from experiments.record.metrics import Metrics
 from experiments.record.result import Result
@@ -165,6 +159,7 @@ class RunFolder:
     ) -> None:
         self.close()
 
+    @or_other_runs()
     def create(self, settings: dict[str, Any]) -> None:
         """Make or reopen the folder for `settings`, and lock it until `close`.
 
@@ -235,6 +230,7 @@ class RunFolder:
             raise RunFolderError(f"{path}: the run lacks its tokenizer; {way}")
         return path
 
+    @or_other_runs()
     def write_environment(self, facts: dict[str, Any]) -> None:
         """Record the environment of the run.
 
@@ -255,6 +251,7 @@ class RunFolder:
         """Raises RunFolderError if another process trains here too, or if the folder is no longer in its place."""
         self._lock.check()
 
+    @or_other_runs()
     def write_result(self, result: Result) -> None:
         """Write the result, as the last act of a run. Its presence says that the run has ended, and how."""
         self.check_held()

@@ -12,8 +12,9 @@ from typing import Any
 
 from experiments.files.digest import bytes_digest
 from experiments.files.disk import open_regular, read_bytes, to_disk
+from experiments.files.durable import number, replacing, to_json
 from experiments.files.plain import from_json
-from experiments.record.durable import RunFolderError, disk_errors_as_failures, number, replacing, to_json
+from experiments.record.durable import RunFolderError, disk_errors_as_failures, or_other_runs
 
 TAIL_BYTES = 1 << 14  # more than two lines
 COPIED_BYTES = 1 << 23  # bytes of lines that a checkpoint copies; of more lines it has only the digest
@@ -130,6 +131,7 @@ class Metrics:
                 steps = re.findall(rb'"step": (\d{1,18})[^\n]*\n', file.read(TAIL_BYTES))
         return int(steps[-1]) if steps else 0
 
+    @or_other_runs()
     def _begin(self, content: bytes) -> None:
         """Give the file this content of complete lines, and open it for further lines."""
         self.close()

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
-from experiments.record.durable import number
+from experiments.files.durable import number
 
 # pruned: ended by a search because other trials are better; imported: weights from another program
 Status = Literal["done", "failed", "nan", "oom", "interrupted", "pruned", "imported"]

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from experiments.files.digest import digest
 from experiments.files.disk import lock_file, read_bytes, take_lock
-from experiments.record.durable import disk_errors_as_failures, folder_for
+from experiments.files.durable import folder_for
+from experiments.record.durable import disk_errors_as_failures, or_other_runs
 from experiments.record.lock import Lock
 from experiments.search.space import Choice, NumberRange, Space
 from experiments.settings.search import JOURNAL, Direction, Search
@@ -63,7 +64,8 @@ class Study:
     """The trials of one search, as this process sees them. Methods raise RunFolderError for errors of the disk."""
 
     def __init__(self, folder: Path, search: Search, space: Space) -> None:
-        folder_for(folder / "trials")
+        with or_other_runs():
+            folder_for(folder / "trials")
         self._folder, self._search, self._space = folder, search, space
         self._claimed: dict[int, Lock] = {}
         self.wanted = min(search.trials, space.points or search.trials)  # trials, of all processes

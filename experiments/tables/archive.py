@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.failures.failure import Mistake
-from experiments.record.durable import number, read_sealed, write_sealed
+from experiments.files.durable import number, read_sealed, write_sealed
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.published import PublishedNumber
 from experiments.tables.definition.request import Request, load
@@ -21,7 +21,7 @@ EVIDENCE: dict[str, Evidence] = {each.name: each for each in (Anytime(), Planned
 
 
 def archive(report: Report, path: Path) -> None:
-    """Write the numbers of a report, with a digest of the file. Raises RunFolderError."""
+    """Write the numbers of a report, with a digest of the file. Raises DiskError."""
     request = report.request
     write_sealed(
         path,

@@ -13,6 +13,7 @@ from experiments.data.packing import Dataset
 from experiments.display.progress import Display
 from experiments.failures.failure import Mistake
 from experiments.files.digest import digest
+from experiments.files.durable import replacing
 from experiments.measure.cores import Neighbours, check_threads, long_wait, usable
 from experiments.measure.hardware import compiler_turned_off, device_name, resolve_device, resolve_precision
 from experiments.measure.memory import PeakMemory
@@ -21,7 +22,7 @@ from experiments.measure.timing import seconds
 from experiments.model.kernel_availability import set_kernel_cache, why_slower
 from experiments.model.layers.build_attention import wrong_arguments
 from experiments.record.code_digest import code_digests, import_code
-from experiments.record.durable import replacing
+from experiments.record.durable import or_other_runs
 from experiments.record.environment import describe, since_last_start
 from experiments.record.folder import TOKENIZER, RunFolder, configuration_digest
 from experiments.record.mirrors.mirrors import Mirrors
@@ -48,7 +49,7 @@ def set_up(
     task = task_of(settings)
     dataset = task.prepare(display.stage)
     planned = planned_steps(settings, len(dataset.train.tokens))
-    with replacing(folder.path / TOKENIZER) as temporary:
+    with or_other_runs(), replacing(folder.path / TOKENIZER) as temporary:
         dataset.tokenizer.save(temporary)
     with world.together("set_up", identities(settings, dataset)):
         learner = build_learner(settings, task, dataset, device, world)

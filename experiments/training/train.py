@@ -11,13 +11,14 @@ from experiments.data.packing import Dataset
 from experiments.display.progress import Display
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.wording import first_line
+from experiments.files.durable import to_json, write
 from experiments.measure.cores import Neighbours
 from experiments.measure.mfu import mfu
 from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.objectives.objective import ScoredObjective
 from experiments.processes.interruption import Interrupted, Interruption
 from experiments.record.checkpoint_file import origin, save
-from experiments.record.durable import RunFolderError, to_json, write
+from experiments.record.durable import RunFolderError, or_other_runs
 from experiments.record.folder import PREDICTIONS, RESULT, RunFolder
 from experiments.record.mirrors.mirrors import Mirrors
 from experiments.record.result import Result, Status
@@ -211,7 +212,8 @@ def validation_metrics(run: Run) -> dict[str, Any]:
         run.folder.check_held()
         save(run.folder.checkpoint, "best", progress.step, whole_tensors(run, "best"), header)
     if evaluation.predictions is not None:
-        write(run.folder.path / PREDICTIONS, to_json(evaluation.predictions) + "\n")
+        with or_other_runs():
+            write(run.folder.path / PREDICTIONS, to_json(evaluation.predictions) + "\n")
     run.display.evaluation(progress.step, **evaluation.numbers())
     return metrics
 

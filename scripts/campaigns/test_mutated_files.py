@@ -12,7 +12,7 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from experiments.record.durable import write_sealed
+from experiments.files.durable import write_sealed
 from experiments.record.folder import RunFolder, config_text
 
 HOSTILE = st.sampled_from(

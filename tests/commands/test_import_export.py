@@ -18,7 +18,7 @@ from experiments.commands.heads import show_heads
 from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.config.check import from_tree
 from experiments.data.tokenizer import SPECIAL, from_vocabulary
-from experiments.failures.failure import Mistake
+from experiments.failures.failure import Failure, Mistake
 from experiments.formats import format as format_module
 from experiments.formats.format import formats
 from experiments.heads.options import HeadsOptions
@@ -213,6 +213,13 @@ def test_nothing_is_overwritten(bert, tmp_path):
         export_run("mine", bert, tmp_path / "runs", "best", None)
     with pytest.raises(Mistake, match="--name a/b"):
         import_checkpoint(str(bert), "a/b", tmp_path / "runs", [])
+
+
+def test_a_target_that_cannot_be_made_is_said_with_what_an_export_can_choose(bert, tmp_path):
+    import_checkpoint(str(bert), "mine", tmp_path / "runs", [])
+    (tmp_path / "file").touch()
+    with pytest.raises(Failure, match=r"file/there: a file stands .*; remove it, or name another TARGET$"):
+        export_run("mine", tmp_path / "file" / "there", tmp_path / "runs", "best", None)
 
 
 def test_of_two_imports_by_one_name_the_first_to_end_stays_whole(bert, tmp_path, monkeypatch):

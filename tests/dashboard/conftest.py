@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from experiments.commands.dashboard import write_dashboard
-from experiments.record.durable import write_sealed
+from experiments.files.durable import write_sealed
 from experiments.record.file_digests import write_digests
 from experiments.record.folder import config_text
 from tests.fixtures.browser import Opened

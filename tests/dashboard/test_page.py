@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import time
@@ -14,7 +15,7 @@ from experiments.commands import dashboard as command
 from experiments.commands.dashboard import dashboard, write_dashboard
 from experiments.dashboard import page
 from experiments.dashboard.page import page_data
-from experiments.failures.failure import Mistake
+from experiments.failures.failure import Failure, Mistake
 from experiments.processes.interruption import Interrupted
 
 
@@ -114,6 +115,9 @@ def test_the_command_writes_one_file_and_says_where(make, tmp_path, capsys):
     for wrong in (tmp_path / "nowhere" / "page.html", runs):
         with pytest.raises(Mistake, match=f"--out {wrong}: must be a file in an existing folder"):
             write_dashboard([], runs, wrong, watch=False, show=False)
+    os.mkfifo(pipe := tmp_path / "pipe")
+    with pytest.raises(Failure, match=r"pipe: it is not a regular file; choose another --out$"):
+        write_dashboard([], runs, pipe, watch=False, show=False)
 
 
 def test_watching_rewrites_when_there_is_news_and_ends_quietly(make, tmp_path, monkeypatch):

@@ -19,8 +19,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.files.durable import DiskError, write, write_sealed
 from experiments.record import environment
-from experiments.record.durable import RunFolderError, write, write_sealed
+from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder, configuration_digest, run_name
 from experiments.record.result import Result
 from tests.fixtures.permissions import as_another_user
@@ -400,7 +401,10 @@ def test_a_file_where_the_folder_should_be(tmp_path, settings):
 
 def test_an_unwritable_folder(open_folder, settings):
     open_folder.chmod(0o555)
-    with as_another_user(), pytest.raises(RunFolderError, match="permission denied; choose a folder"):
+    with (
+        as_another_user(),
+        pytest.raises(RunFolderError, match="permission denied; set runs="),
+    ):
         RunFolder(open_folder / "name").create(settings)
 
 
@@ -443,11 +447,12 @@ def test_a_full_disk(small_disk, settings, result):
         (small_disk / "ballast").write_bytes(b"x" * 100_000)
         folder.metrics.append({"step": 0})
         held = folder.metrics.held()
-        assert "the disk is full" in fill(folder)
+        assert "the disk is full; free some space" in fill(folder)
         folder.log("dropped")
-        for writing in (lambda: folder.write_result(result), lambda: write(folder.path / "new", "x" * 50_000)):
-            with pytest.raises(RunFolderError, match="the disk is full"):
-                writing()
+        with pytest.raises(RunFolderError, match=r"the disk is full; .* set runs="):
+            folder.write_result(result)
+        with pytest.raises(DiskError, match="the disk is full"):
+            write(folder.path / "new", "x" * 50_000)
         assert folder.result() is None
         assert folder.environment()["host"] == "here"
         assert folder.config() == settings

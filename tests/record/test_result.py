@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from experiments.record.durable import to_json
+from experiments.files.durable import to_json
 from experiments.record.result import Result
 
 

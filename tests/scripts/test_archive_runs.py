@@ -7,7 +7,7 @@ import runpy
 import tarfile
 from pathlib import Path
 
-from experiments.record.durable import read_sealed
+from experiments.files.durable import read_sealed
 from experiments.tables import step_times
 from tests.fixtures.tables import NAME
 

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from experiments.commands.table import TableOptions, show_table
-from experiments.record.durable import RunFolderError, read_sealed
+from experiments.failures.failure import Failure
+from experiments.files.durable import read_sealed
 from experiments.tables.rendering import saved
 from experiments.tables.rendering.render import render
 from experiments.tables.rendering.saved import as_json, save
@@ -72,10 +73,16 @@ def test_what_is_cut_leaves_the_old_one_whole(tmp_path, monkeypatch):
     assert len(list((tmp_path / "tables").iterdir())) == 2, "and nothing half-written"
 
 
-def test_a_folder_that_can_not_be_written_is_said_in_a_line(tmp_path):
-    (tmp_path / "tables").write_text("in the way")
-    with pytest.raises(RunFolderError, match="a file stands where a folder should be"):
-        save(made(), tmp_path)
+@pytest.mark.parametrize(
+    ("in_the_way", "remedy"),
+    [("runs/tables", r"set runs= \(or --runs\) to another folder"), ("out", "choose another --out")],
+)
+def test_a_folder_that_can_not_be_made_is_said_with_the_option_that_chooses_another(tmp_path, in_the_way, remedy):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / in_the_way).touch()
+    options = TableOptions(render_only=True, runs=tmp_path / "runs", seeds="2", out=tmp_path / "out" / "there")
+    with pytest.raises(Failure, match=f"a file stands where a folder should be; remove it, or {remedy}$"):
+        show_table(NAME, ["logger.wandb=off"], options)
 
 
 def test_render_only_saves_it_too(tmp_path, monkeypatch):

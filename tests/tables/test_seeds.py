@@ -15,7 +15,7 @@ from rich.console import Console
 from experiments.commands import table
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
-from experiments.record.durable import read_sealed, write_sealed
+from experiments.files.durable import read_sealed, write_sealed
 from experiments.record.environment import STARTED
 from experiments.record.result import UNKNOWN
 from experiments.statistics.evidence import Evidence

@@ -17,13 +17,13 @@ from experiments.config.check import from_tree
 from experiments.data.tokenizer import Tokenizer, load
 from experiments.failures.failure import Mistake
 from experiments.files.disk import read_bytes
+from experiments.files.durable import read_sealed, replacing, swept, write, write_sealed
 from experiments.heads.hooks import check_unshared_heads, gated, value_heads
 from experiments.heads.trained_run import TrainedRun
 from experiments.model.transformer import Transformer
 from experiments.objectives.loss import loss
 from experiments.objectives.objective import Batch
 from experiments.record.checkpoint_file import restore, weights, write_tensors
-from experiments.record.durable import read_sealed, replacing, swept, write, write_sealed
 from experiments.record.folder import CONFIG, TOKENIZER, config_text, parse_config
 from experiments.tasks.pretraining import Pretraining
 
@@ -84,7 +84,7 @@ def remove_heads(model: Transformer, removed: Iterable[Head]) -> list[list[int]]
 
 
 def export_pruned(run: TrainedRun, removed: Iterable[Head], folder: Path) -> Transformer:
-    """Write the model without these heads for `load_pruned`, and return it. Raises Mistake, RunFolderError."""
+    """Write the model without these heads for `load_pruned`, and return it. Raises Mistake, DiskError."""
     model = copy.deepcopy(run.model)
     kept_heads = remove_heads(model, removed)
     swept(folder)

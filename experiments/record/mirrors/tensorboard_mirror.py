@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from experiments.record.durable import to_json
+from experiments.files.durable import to_json
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 

@@ -12,8 +12,9 @@ from types import ModuleType
 from typing import Any
 
 from experiments.files.disk import read_bytes
+from experiments.files.durable import to_json, write
 from experiments.files.plain import from_json
-from experiments.record.durable import RunFolderError, to_json, write
+from experiments.record.durable import RunFolderError, or_other_runs
 from experiments.record.folder import LOCATION_KEYS, RunFolder, configuration_digest
 from experiments.record.mirrors.wandb_server import import_library, in_a_line, mode_of, quiet_settings, why_offline
 from experiments.record.result import Result
@@ -166,6 +167,7 @@ def memory_of(folder: RunFolder) -> dict[str, Any]:
     return memory
 
 
+@or_other_runs()
 def remember(folder: RunFolder, **facts: Any) -> None:
     """Add facts to `synced.json`."""
     write(folder.path / "synced.json", to_json({**memory_of(folder), **facts}, indent=2) + "\n")

@@ -9,8 +9,9 @@ from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
 from experiments.failures.wording import first_line
 from experiments.files.disk import read_bytes
+from experiments.files.durable import to_json, write
 from experiments.files.plain import from_json
-from experiments.record.durable import to_json, write
+from experiments.record.durable import or_other_runs
 from experiments.record.folder import RENDERED
 from experiments.record.mirrors.wandb_server import (
     connect,
@@ -72,7 +73,8 @@ def save(view: Any, content: tuple[str, ...], runs: Path) -> str:
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise Mistake(f"the {kind} of {project} was not saved: {reason}", f"{memory} names it") from error
-    write(memory, to_json(addresses | {f"{kind} {project}": address}, indent=2) + "\n")
+    with or_other_runs():
+        write(memory, to_json(addresses | {f"{kind} {project}": address}, indent=2) + "\n")
     return address
 
 

@@ -10,7 +10,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.record.durable import replacing
+from experiments.files.durable import replacing
 from experiments.statistics.comparison import Compared
 from experiments.tables.partial import SIGN
 from experiments.tables.rendering.published_difference import PublishedDifference, published_difference

@@ -15,7 +15,7 @@ from pathlib import Path
 from experiments.display.rows import Row, as_markdown
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import joined, plural
-from experiments.record.durable import write
+from experiments.files.durable import write
 from experiments.tables.definition.folder import names, table_of
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import BUDGETS

@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments.display.rows import Row, as_csv, as_markdown, show
-from experiments.record.durable import folder_for, write
+from experiments.files.durable import folder_for, write
 from experiments.tables.archive import archive
 from experiments.tables.rendering.columns import readable_table
 from experiments.tables.rendering.figure import save_figure
@@ -50,7 +50,7 @@ def write_all(report: Report, folder: Path) -> list[Path]:
     """Write every format, the scores by seed, the comparisons, the figure and the numbers of all of them, and return
     the paths. Each file is replaced atomically.
 
-    Without matplotlib there is no figure. Raises RunFolderError.
+    Without matplotlib there is no figure. Raises DiskError.
     """
     folder_for(folder)
     stem = report.request.result_stem

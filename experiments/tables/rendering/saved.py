@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.display.rows import readable
-from experiments.record.durable import folder_for, write, write_sealed
+from experiments.files.durable import folder_for, write, write_sealed
 from experiments.record.folder import RENDERED
 from experiments.tables.definition.request import portable_settings
 from experiments.tables.rendering.columns import readable_table
@@ -25,7 +25,7 @@ from experiments.tables.report import Report
 
 
 def save(report: Report, runs: Path) -> None:
-    """Write the JSON and the Markdown of a table at a budget, and replace earlier ones. Raises RunFolderError."""
+    """Write the JSON and the Markdown of a table at a budget, and replace earlier ones. Raises DiskError."""
     folder, request = runs / RENDERED, report.request
     folder_for(folder)
     write_sealed(folder / f"{request.stem}.json", as_json(report))

@@ -16,8 +16,8 @@ import yaml
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.files.digest import digest
+from experiments.files.durable import folder_for, number, read_sealed, write_sealed
 from experiments.record.code_digest import measure_digests
-from experiments.record.durable import folder_for, number, read_sealed, write_sealed
 from experiments.tables.sources.source import CellOutcome, Value
 
 COMPUTED_FOLDER = "computed"  # in the runs' folder, beside the run folders
@@ -65,5 +65,5 @@ class StoredNumbers:
         return CellOutcome("done", result={key: number(value) for key, value in record.items()})
 
     def store(self, name: str, numbers: Mapping[str, Any]) -> None:
-        """Write the file of a call. Raises RunFolderError."""
+        """Write the file of a call. Raises DiskError."""
         write_sealed(folder_for(self._folder) / f"{name}.json", dict(numbers))
