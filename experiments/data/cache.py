@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from experiments.data.errors import DataError
-from experiments.failures.failure import refusal
 from experiments.failures.wording import first_line
 from experiments.files.digest import blocks, bytes_digest, digest, sealed, unsealed
-from experiments.files.disk import lock_file, make_folder, open_regular, read_bytes, take_lock, to_disk
+from experiments.files.disk import lock_file, make_folder, open_regular, read_bytes, take_lock
+from experiments.files.durable import disk_errors, new_folder, or_elsewhere, remove_abandoned
 from experiments.files.plain import from_json
 
 MANIFEST = "manifest.json"
 REMEMBERED = 1 << 26  # bytes of a file from which on its digest is remembered rather than made again
 
 
-# of flock, on file systems without locks
-LOCKLESS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
-NO_LOCKS = "this file system has no file locks (flock), which keep two processes from making the same folder"
+ANOTHER_CACHE = "choose another cache: cache=FOLDER, or ATTN_CACHE in the environment"
 
 
 class MissingError(LookupError):
@@ -41,9 +37,8 @@ class _UnusableError(Exception):
 class Cache:
     """Folders `root/kind/key`, each with a manifest: facts, sizes and SHA-256 digests of the files, and its own digest.
 
-    A folder is made under another name, under a lock that the system releases when its process dies, and renamed when
-    it is on the disk: a kill at any instant leaves no folder or a whole one. `say` hears of waits for other processes;
-    without it nothing is made.
+    One process at a time makes a folder, under a lock that the system releases when the process dies. A kill at any
+    instant leaves no folder or a whole one. `say` hears of waits for other processes; without it nothing is made.
     """
 
     def __init__(self, root: Path, say: Callable[[str], None] | None) -> None:
@@ -61,7 +56,7 @@ class Cache:
         except _UnusableError:
             if self.say is None:
                 raise MissingError(folder) from None
-        with self._unwritable(), self._lock(folder, self.say):
+        with or_elsewhere(ANOTHER_CACHE, DataError), disk_errors(folder), self._lock(folder, self.say):
             try:
                 return folder, self._facts(folder)
             except _UnusableError as error:
@@ -137,23 +132,12 @@ class Cache:
 
     def _make(self, folder: Path, make: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
         self.sweep()
-        partial = folder.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()
-        try:
+        # a damaged one stays where it can't be made again
+        with new_folder(folder, replace=True) as partial:
             facts = make(partial)
             files = {path.name: (path.stat().st_size, self.file_digest(path)) for path in sorted(partial.iterdir())}
             manifest = sealed({"of": folder_name(folder), "files": files, "facts": facts})
             (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-            for path in (*partial.iterdir(), partial):
-                to_disk(path)
-            # only now: a damaged one stays where it can't be made again
-            _remove(folder)
-            partial.rename(folder)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
-        to_disk(folder.parent)
         return facts
 
     @contextlib.contextmanager
@@ -166,11 +150,9 @@ class Cache:
             yield
 
     def sweep(self) -> None:
-        """Remove the remains of killed processes. The work of a living process is locked, and stays."""
-        for partial in self.root.glob("*/*.partial"):
-            with lock_file(partial.with_suffix(".lock")) as lock:
-                if take_lock(lock):
-                    shutil.rmtree(partial, ignore_errors=True)
+        """Remove the unfinished folders of killed processes. Those of living ones stay."""
+        for kind in self.root.glob("*"):
+            remove_abandoned(kind)
 
     @contextlib.contextmanager
     def _unreadable(self) -> Iterator[None]:
@@ -182,19 +164,8 @@ class Cache:
         except PermissionError as error:
             raise DataError(
                 f"cache={self.root}: {error.filename} cannot be read: {error.strerror}",
-                "change its rights, or choose another cache: cache=FOLDER, or ATTN_CACHE in the environment",
+                f"change its rights, or {ANOTHER_CACHE}",
             ) from error
-
-    @contextlib.contextmanager
-    def _unwritable(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            if (refused := refusal(error)) is not None:
-                # of the process that fills the cache, and not of the disk
-                raise refused from error
-            reason = NO_LOCKS if error.errno in LOCKLESS else error.strerror or first_line(error)
-            raise DataError(f"cache={self.root} cannot be written: {reason}; choose another, cache=FOLDER") from error
 
 
 def other_tokens(run: Path, cache: str) -> str:
@@ -208,11 +179,3 @@ def other_tokens(run: Path, cache: str) -> str:
 def folder_name(folder: Path) -> str:
     """The name of a folder in its manifest: `kind/key`."""
     return f"{folder.parent.name}/{folder.name}"
-
-
-def _remove(path: Path) -> None:
-    """Remove whatever is at a path, if anything is."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

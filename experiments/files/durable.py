@@ -139,9 +139,10 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
                 if replace:
                     _remove(path)
                 partial.rename(path)
-                to_disk(path.parent)
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
+        # after the removal of the lock, so that hardly a kill comes before it
+        to_disk(path.parent)
 
 
 def remove_abandoned(folder: Path, pattern: str = "*") -> None:
@@ -157,6 +158,7 @@ def remove_abandoned(folder: Path, pattern: str = "*") -> None:
 @contextmanager
 def _reserved_name(path: Path) -> Iterator[Path]:
     """Yield an unused path beside `path`, of which `remove_abandoned` removes nothing while this process lives."""
+    # the lock is a file, because NFS does not show other hosts the lock of a folder
     while True:
         descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_LOCK, dir=path.parent)
         lock = Path(name)
