@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,13 @@ from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.group import WhichCheckpoint
 from experiments.tasks.trained import open_trained
 
+# what an evaluation reads, or compares with what the run was trained with; a group stands for all of its keys
+READ_KEYS = {
+    "data", "task", "objective", "model", "variant", "heads", "key_size", "value_size", "hidden_size", "layers", "norm",
+    "length", "batch_size", "precision", "backend", "seed", "cache", "trainer.device", "trainer.precision",
+    "trainer.micro_batch", "trainer.batch_size", "trainer.threads", "trainer.evaluation_sequences",
+}  # fmt: skip
+UNREAD = {"runs": "--runs names the folder of the run", "tokenizer": "a run is scored with its own tokenizer"}
 RUNTIME_KEYS = {"length", "dropout", "attention_dropout", "backend"}  # of a model: what doesn't make it another one
 
 
@@ -29,6 +37,7 @@ def evaluate_run(
     folder = RunFolder(find_run(name, runs))
     config = config_here(folder)
     settings = override(config, overrides)
+    _check_read(overrides)
     if settings.objective.kind != (trained := config["objective"]["kind"]):
         raise Mistake(f"objective={settings.objective.kind}: {folder.name} was trained for objective={trained} only")
     _check_model(folder.name, config, settings.model_dump(), overrides)
@@ -58,6 +67,16 @@ def evaluate_run(
             )
         scores = score(run, packed, display, generate=generate)
     show([{"run": folder.name, "checkpoint": f"{checkpoint}, step {run.step}", "split": split, **scores}], format)
+
+
+def _check_read(overrides: list[str]) -> None:
+    """Raises Mistake for a setting that does not affect an evaluation."""
+    for text in overrides:
+        key = text.partition("=")[0]
+        group = re.split(r"[./@]", key)[0]
+        if not {key, group} & READ_KEYS:
+            hint = UNREAD.get(group, f"it may be one of {', '.join(sorted(READ_KEYS))}")
+            raise Mistake(f"{text}: an evaluation does not use {key}", hint)
 
 
 def _check_model(name: str, trained: dict[str, Any], requested: dict[str, Any], overrides: list[str]) -> None:

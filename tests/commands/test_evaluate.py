@@ -118,6 +118,21 @@ def test_a_text_that_has_changed_since_the_training_is_named(score, runs, text_f
         text_file.write_text(own)
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["runs=elsewhere"], "an evaluation does not use runs\n  --runs names the folder"),
+        (["tokenizer=wordpiece"], "an evaluation does not use tokenizer\n  a run is scored with its own tokenizer"),
+        (["learning_rate=1"], "learning_rate=1: an evaluation does not use learning_rate\n.*trainer.threads"),
+        (["trainer.label_smoothing=0.5"], "an evaluation does not use trainer.label_smoothing"),
+        (["heads=1"], "was trained with 2"),
+    ],
+)
+def test_a_setting_that_an_evaluation_does_not_use_is_refused(runs, words, said):
+    with pytest.raises(Mistake, match=said):
+        evaluate_run("multi_head", words, runs, "newest", "json")
+
+
 @pytest.fixture
 def copied(runs, tmp_path) -> Path:
     """A copy of the run's folder that a test may change."""
