@@ -104,7 +104,22 @@ with silent_on_ctrl_c():
     import typer
     from typer.core import TyperGroup
 
+    from experiments.commands.options import (
+        AUTO,
+        BENCH,
+        COSTS_OF_TABLES,
+        DASHBOARD,
+        LIST_OF_TABLES,
+        RUNS,
+        TABLE,
+        BenchOptions,
+        BenchScope,
+        TableFormat,
+        TableOptions,
+    )
     from experiments.failures.exit_code import ExitCode
+    from experiments.failures.unread import check_read
+    from experiments.heads.options import HEADS, HeadsOptions
     from experiments.processes.environment_variables import set_performance_variables
     from experiments.processes.import_hook import hold_signals_in_imports
     from experiments.processes.interruption import SIGNALS, Interrupted, Interruption
@@ -168,6 +183,7 @@ app = typer.Typer(
   attn variants                                                  all attention variants
 
 Every command takes plugins=FOLDER, a folder with variants, tables and more of your own (docs/own_folder.md).
+An option that the command would not use is refused.
 
 \b
 Exit codes:
@@ -265,7 +281,6 @@ Format = Annotated[Literal["table", "markdown", "csv", "json"], typer.Option(hel
 Project = Annotated[
     str | None, typer.Option(metavar="[ENTITY/]PROJECT", help="W&B project; default: logger.project of conf/.")
 ]
-RUNS = Path("runs")
 
 
 @app.command(context_settings=PASS_ON, add_help_option=False)
@@ -374,6 +389,7 @@ def compare(
 
 @app.command()
 def table(
+    ctx: typer.Context,
     name: Annotated[
         str | None,
         typer.Argument(metavar="NAME", help="PAPER/TABLE; without it, list all tables.", autocompletion=_table_names),
@@ -382,7 +398,7 @@ def table(
     budget: Annotated[
         str,
         typer.Option(help="The size of the runs: nano, small, medium or paper.", autocompletion=_budgets),
-    ] = "nano",
+    ] = TableOptions.budget,
     seeds: Annotated[
         str | None,
         typer.Option(
@@ -402,16 +418,14 @@ def table(
     tune: Annotated[
         bool, typer.Option("--tune", help="Tune the learning rates that have not been tuned, and print them.")
     ] = False,
-    workers: Workers = "auto",
+    workers: Workers = AUTO,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and their cost; train nothing.")] = False,
     render_only: Annotated[
         bool, typer.Option("--render-only", help="Show the existing results; train nothing.")
     ] = False,
     published: Annotated[Path | None, typer.Option(help="YAML with numbers that you have read in the paper.")] = None,
     runs: Runs = RUNS,
-    format: Annotated[
-        Literal["table", "markdown", "csv", "latex"], typer.Option(help="How to print the table.")
-    ] = "table",
+    format: Annotated[TableFormat, typer.Option(help="How to print the table.")] = TableOptions.format,
     out: Annotated[Path | None, typer.Option(help="Also write the table in every format into this folder.")] = None,
     wandb: Annotated[bool, typer.Option("--wandb", help="Also log the table to W&B, and add it to a report.")] = False,
 ) -> None:
@@ -435,8 +449,13 @@ def table(
     """
     with _command("table"):
         from experiments.cells.resources import parse_workers
-        from experiments.commands.table import TableOptions, show_table
+        from experiments.commands.table import show_table
 
+        if name is not None and "=" in name:
+            # without a table, the first of the overrides stands in its place
+            overrides, name = [name, *(overrides or [])], None
+        without_name = COSTS_OF_TABLES if dry_run else LIST_OF_TABLES
+        check_read(TABLE, _given(ctx), without_name if name is None else None)
         options = TableOptions(
             budget=budget, seeds=seeds, plan=plan, until_resolved=until_resolved, hours=hours, tune=tune,
             workers=parse_workers(workers), dry_run=dry_run, render_only=render_only, published=published, runs=runs,
@@ -447,6 +466,7 @@ def table(
 
 @app.command()
 def dashboard(
+    ctx: typer.Context,
     selection: Selection = None,
     runs: Runs = RUNS,
     out: Annotated[
@@ -469,11 +489,13 @@ def dashboard(
     with _command("dashboard"):
         from experiments.commands.dashboard import dashboard
 
+        check_read(DASHBOARD, _given(ctx))
         dashboard(selection or [], runs, out=out, watch=watch, show=show, wandb=wandb, project=project)
 
 
 @app.command()
 def heads(
+    ctx: typer.Context,
     names: Annotated[
         list[str],
         typer.Argument(
@@ -483,8 +505,8 @@ def heads(
         ),
     ],
     runs: Runs = RUNS,
-    checkpoint: Checkpoint = "best",
-    sequences: Annotated[int, typer.Option(help="Number of held-out sequences.")] = 64,
+    checkpoint: Checkpoint = HeadsOptions.checkpoint,
+    sequences: Annotated[int, typer.Option(help="Number of held-out sequences.")] = HeadsOptions.sequences,
     sentence: Annotated[str | None, typer.Option(help="The text whose attention maps are shown.")] = None,
     treebank: Annotated[Path | None, typer.Option(help="A treebank for syntactic heads: CoNLL-U or Parquet.")] = None,
     export: Annotated[int | None, typer.Option(help="Also write the model with only this many heads in all.")] = None,
@@ -492,7 +514,9 @@ def heads(
     gates: Annotated[
         int | None, typer.Option(help="Also fine-tune this many steps with L0 gates on the heads.")
     ] = None,
-    penalty: Annotated[float, typer.Option(help="Penalty of the gates, in nats for each open head.")] = 0.02,
+    penalty: Annotated[
+        float, typer.Option(help="With --gates: the penalty, in nats for each open head.")
+    ] = HeadsOptions.penalty,
 ) -> None:
     """Show what the heads of a run do, or compare two runs.
 
@@ -504,27 +528,37 @@ def heads(
       attn heads talking_heads --sentence "The cat sat on the mat." --export 48
     """
     with _command("heads"):
-        from experiments.commands.heads import HeadsOptions, show_heads
+        from experiments.commands.heads import show_heads
 
-        options = HeadsOptions(_known(checkpoint), sequences, sentence, treebank, export, equal, gates, penalty)
+        check_read(HEADS, _given(ctx))
+        options = HeadsOptions(
+            checkpoint=_known(checkpoint), sequences=sequences, sentence=sentence, treebank=treebank,
+            export=export, equal=equal, gates=gates, penalty=penalty,
+        )  # fmt: skip
         show_heads(names, runs, options)
 
 
 @app.command()
 def bench(
+    ctx: typer.Context,
     overrides: Overrides = None,
     scope: Annotated[
-        Literal["attention", "step", "answer"],
+        BenchScope,
         typer.Option(help="Time the attention layer, a training step, or the runs that answer which is better."),
-    ] = "attention",
-    peers: Annotated[bool, typer.Option("--peers", help="Also time other libraries at the same sizes.")] = False,
-    compile: Annotated[bool, typer.Option("--compile", help="Also time everything with torch.compile.")] = False,
-    rounds: Annotated[int, typer.Option(help="Number of interleaved rounds; the median counts.")] = 7,
-    seeds: Annotated[int, typer.Option(help="With --scope answer: seeds of each configuration.")] = 4,
+    ] = BenchOptions.scope,
+    peers: Annotated[
+        bool, typer.Option("--peers", help="With --scope step: also time other libraries at the same sizes.")
+    ] = False,
+    compile: Annotated[
+        bool,
+        typer.Option("--compile", help="Also time everything with torch.compile; an answer has trainer.compile=true."),
+    ] = False,
+    rounds: Annotated[int, typer.Option(help="Number of interleaved rounds; the median counts.")] = BenchOptions.rounds,
+    seeds: Annotated[int, typer.Option(help="With --scope answer: seeds of each configuration.")] = BenchOptions.seeds,
     difference: Annotated[
         float, typer.Option(help="With --scope answer: the difference to resolve, in nats of validation loss.")
-    ] = 0.02,
-    workers: Workers = "auto",
+    ] = BenchOptions.difference,
+    workers: Workers = AUTO,
     format: Format = "table",
     plot: Annotated[
         Path | None, typer.Option(help="Also draw a figure: a file that ends in .svg, .png or .pdf.")
@@ -544,9 +578,13 @@ def bench(
     """
     with _command("bench"):
         from experiments.cells.resources import parse_workers
-        from experiments.commands.bench import BenchOptions, bench
+        from experiments.commands.bench import bench
 
-        options = BenchOptions(scope, peers, compile, rounds, seeds, difference, parse_workers(workers))
+        check_read(BENCH, _given(ctx), f"--scope {scope}")
+        options = BenchOptions(
+            scope=scope, peers=peers, compiled=compile, rounds=rounds, seeds=seeds, difference=difference,
+            workers=parse_workers(workers),
+        )  # fmt: skip
         raise typer.Exit(bench(overrides or [], options, format, plot))
 
 
@@ -657,6 +695,14 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
     from experiments.config.completion import script
 
     print(script(shell))
+
+
+def _given(ctx: typer.Context) -> dict[str, Any]:
+    """The options that were typed, with their values."""
+    options = {each.name: each.opts[0] for each in ctx.command.params if each.param_type_name == "option"}
+    # the class of a source belongs to click or to Typer, depending on Typer's version
+    sources = {name: str(ctx.get_parameter_source(name)) for name in options}
+    return {options[name]: ctx.params[name] for name, source in sources.items() if source.endswith("COMMANDLINE")}
 
 
 def _known(checkpoint: str) -> WhichCheckpoint:

@@ -275,6 +275,13 @@ MUTATIONS = [
         "key=lambda key: counts[key])",
         "dashboard/test_comparable.py",
     ),
+    Mutation(
+        "experiments/commands/options.py",
+        '"--plan": "--budget --seeds --runs"',
+        '"--plan": "--budget --seeds --runs --out"',
+        "commands/test_modes.py",
+    ),
+    Mutation("cli.py", 'source.endswith("COMMANDLINE")', "source", "commands/test_modes.py"),
 ]
 
 

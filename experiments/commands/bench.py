@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import re
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from experiments.cells.resources import Workers
+from experiments.commands.options import BenchOptions
 from experiments.config.command_line import CommandLine
 from experiments.display.rows import Row, show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
-from experiments.failures.missing_extra import check_installed
 from experiments.launch.check_cells import check_data
 from experiments.launch.plan import plan
 from experiments.measure.cores import long_wait
@@ -42,33 +39,6 @@ UNREAD_KEYS = {"optimizer.clip"}
 CONTENDERS_AT_ONCE = 64  # contenders of the same sizes, each of which is a process
 
 
-@dataclass(frozen=True)
-class BenchOptions:
-    """The options of the command line, checked: raises Mistake."""
-
-    scope: Scope | Literal["answer"]
-    peers: bool = False  # also what one would use instead
-    compiled: bool = False  # each also by torch.compile
-    rounds: int = 7
-    seeds: int = 4  # of an answer
-    difference: float = 0.02  # nats, that an answer is to resolve
-    workers: Workers = "auto"
-
-    def __post_init__(self) -> None:
-        if self.peers and self.scope != "step":
-            raise Mistake("--peers compares whole models", "add --scope step")
-        if self.rounds < 1:
-            raise Mistake(f"--rounds {self.rounds}: must be at least 1")
-        if self.seeds < 2:
-            raise Mistake(f"--seeds {self.seeds}: must be at least 2, because one seed has no spread")
-        if not 0 < self.difference < math.inf:
-            raise Mistake(f"--difference {self.difference}: must be a number of nats above 0")
-        if self.scope == "answer":
-            check_installed("tables", "--scope answer", "scipy")
-            if self.compiled:
-                raise Mistake("--scope answer trains whole runs", "trainer.compile=true compiles them")
-
-
 def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path | None) -> ExitCode:
     """Print a row for each contender, and draw them if `plot` names a file; the exit code. Raises Mistake."""
     if plot is not None:
@@ -77,7 +47,7 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
         check_plot(plot)
     cells = plan(CommandLine(overrides, ["-m"])).cells
     if options.scope == "answer":
-        return _answer(cells, options, format, plot)
+        return _answer(cells, options, format)
     _check_read(overrides, cells)
     if options.peers and any(cell.objective.kind != "masked" for cell in cells):
         raise Mistake("--peers: the peers are encoders that predict masked tokens", "keep objective=masked")
@@ -111,10 +81,8 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
     return code
 
 
-def _answer(cells: list[Settings], options: BenchOptions, format: str, plot: Path | None) -> ExitCode:
+def _answer(cells: list[Settings], options: BenchOptions, format: str) -> ExitCode:
     """Print the cost of resolving a difference between the first configuration and each of the others."""
-    if plot is not None:
-        raise Mistake("--plot draws speeds, which --scope answer does not measure", "leave out --plot")
     from experiments.bench.answer import answers
 
     check_data(cells)

@@ -28,16 +28,12 @@ def dashboard(
     selection: list[str], runs: Path, *, out: Path | None = None, watch: bool = False, show: bool = False,
     wandb: bool = False, project: str | None = None,
 ) -> None:  # fmt: skip
-    """Write the page, or save the workspace. Raises Mistake for options that do not go together, Failure."""
+    """Write the page, or save the workspace, which alone reads `project`. Raises Mistake, Failure."""
     if not wandb:
-        if project is not None:
-            raise Mistake(f"--project {project}: needs --wandb")
         write_dashboard(selection, runs, out, watch, show)
         return
     from experiments.dashboard.workspace import save_workspace
 
-    if out or watch or show:
-        raise Mistake("--wandb saves a workspace instead of a file; leave out --out, --watch and --open")
     save_workspace(selection, runs, project)
 
 

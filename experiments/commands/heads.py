@@ -9,6 +9,7 @@ from experiments.config.recorded import pretraining
 from experiments.display.progress import Display
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
+from experiments.failures.wording import joined
 from experiments.heads.options import HeadsOptions
 from experiments.record.durable import or_other_runs
 from experiments.record.folder import RunFolder
@@ -38,6 +39,8 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
         ]
         for run in trained:
             _check(run, options)
+        if options.treebank is not None:
+            _check_softmax(trained)
         for folder, run in zip(folders, trained, strict=True):
             if options.export is not None:
                 display.message(_export(run, options.export, folder.path / "heads"))
@@ -78,6 +81,14 @@ def _check(run: TrainedRun, options: HeadsOptions) -> None:
         raise Mistake(f"--treebank: needs an encoder or a decoder; {run.name} is an encoder-decoder")
     # read once, and before anything is measured
     _ = options.trees
+
+
+def _check_softmax(trained: list[TrainedRun]) -> None:
+    """Raises Mistake if no run has maps of a softmax, which a treebank is compared with."""
+    from experiments.heads.hooks import has_stages
+
+    if not any(has_stages(run.model, "weights") for run in trained):
+        raise Mistake(f"--treebank: needs a softmax; the attention of {joined([run.name for run in trained])} has none")
 
 
 def _sections(run: TrainedRun, options: HeadsOptions, display: Display) -> list[Section]:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from experiments.cells.resources import Workers
+from experiments.commands.options import TableOptions
 from experiments.config.grid import LIMIT
 from experiments.display.rows import show
 from experiments.failures.exit_code import ExitCode
@@ -33,42 +31,17 @@ if TYPE_CHECKING:
     from experiments.tables.report import Report
 
 
-@dataclass(frozen=True)
-class TableOptions:
-    """The options of the command line; None for options that were not given."""
-
-    budget: str = "nano"
-    seeds: str | None = None
-    plan: int | None = None
-    until_resolved: bool = False
-    hours: float | None = None
-    workers: Workers = "auto"
-    tune: bool = False
-    dry_run: bool = False
-    render_only: bool = False
-    published: Path | None = None
-    runs: Path = Path("runs")
-    format: str = "table"
-    out: Path | None = None
-    wandb: bool = False
-
-
 @or_other_runs()
 def show_table(name: str | None, overrides: Sequence[str], options: TableOptions) -> ExitCode:
     """List the tables, or make and print one; returns the exit code. Raises Mistake, DataError, RunFolderError."""
     progress = Console(stderr=True)
-    listed_format = "table" if options.format == "latex" else options.format
-    if name is not None and "=" in name:
-        # without a table, the first of the overrides stands in its place
-        overrides, name = [name, *overrides], None
+    if options.format == "latex" and (name is None or options.dry_run):
+        raise Mistake("--format latex: a list is printed as table, markdown or csv")
     if name is None:
-        listing = TableOptions(runs=options.runs, format=options.format, dry_run=options.dry_run)
-        if options != listing or (overrides and not options.dry_run):
+        if overrides and not options.dry_run:
             raise Mistake("which table?", "attn table PAPER/NAME; `attn table` lists all tables")
-        rows, caption = (
-            costs.table_costs(overrides, options.runs, progress) if options.dry_run else costs.list_tables(options.runs)
-        )
-        show(rows, listed_format, caption=caption)
+        rows, caption = costs.table_costs(overrides, options.runs, progress) if options.dry_run else costs.list_tables()
+        show(rows, options.format, caption=caption)
         return ExitCode.DONE
     request = request_of(name, overrides, options)
     published = published_of(request)
@@ -81,7 +54,7 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
     if options.dry_run:
         source.check()
         rows, caption = costs.cell_costs(request, source, progress, options.workers)
-        show(rows, listed_format, caption=caption)
+        show(rows, options.format, caption=caption)
         return ExitCode.DONE
     if options.plan is not None:
         from experiments.tables.seed_plan import make_plan
@@ -112,13 +85,6 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
     seeds = range(budget.seeds) if options.seeds is None else seeds_of(options.seeds)
     if options.out and options.out.exists() and not options.out.is_dir():
         raise Mistake(f"--out {options.out}: is not a folder", "name a folder; it is made if it does not exist")
-    if options.hours is not None and not options.until_resolved:
-        raise Mistake(f"--hours {options.hours:g}: needs --until-resolved")
-    if options.until_resolved and (options.seeds or options.render_only):
-        raise Mistake("--until-resolved chooses the seeds itself, and trains", "leave out --seeds and --render-only")
-    tuning = TableOptions(options.budget, options.seeds, workers=options.workers, tune=True, runs=options.runs)
-    if options.tune and options != tuning:
-        raise Mistake("--tune makes no table", "only --budget, --seeds, --workers and --runs go with it")
     request = Request(
         name, table, options.budget, seeds, overrides, options.runs, options.published, options.seeds is not None
     )

@@ -10,13 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.failures.failure import Mistake
-from experiments.settings.group import WhichCheckpoint
 
 if TYPE_CHECKING:
+    from experiments.failures.unread import Modes
     from experiments.heads.measures.syntax import Tree
+    from experiments.settings.group import WhichCheckpoint
+
+_ALWAYS = "--runs --checkpoint --sequences --sentence --treebank --export --equal"
+HEADS: Modes = {
+    "--gates": f"{_ALWAYS} --penalty",
+    "attn heads without --gates": _ALWAYS,
+}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HeadsOptions:
     """The options of `attn heads`. Raises Mistake for a number out of range."""
 

@@ -58,13 +58,11 @@ def cell_costs(request: Request, source: Source, console: Console, workers: Work
     return rows, left
 
 
-def list_tables(runs: Path) -> tuple[list[Row], str]:
+def list_tables() -> tuple[list[Row], str]:
     """A row for every table with its number of cells at each budget, and a caption; nothing is composed or measured."""
     rows: list[Row] = []
     for name, table in _tables():
-        counts: dict[str, int] = {
-            budget: _count(Request(name, table, budget, range(1), runs=runs)) for budget in table.budgets
-        }
+        counts: dict[str, int] = {budget: _count(Request(name, table, budget, range(1))) for budget in table.budgets}
         rows.append({"table": name, "shows": table.shows} | {budget: counts.get(budget) for budget in BUDGETS})
     return rows, (
         "The numbers count the cells (runs) at each budget. attn table --dry-run estimates their cost on this machine."

@@ -149,7 +149,8 @@ def build_kernel() -> None:
 
 def table_of() -> int:
     """Make a table. The arguments are the folder of its definition, its name, and overrides."""
-    from experiments.commands.table import TableOptions, show_table
+    from experiments.commands.options import TableOptions
+    from experiments.commands.table import show_table
     from experiments.tables.definition import folder
 
     folder.TABLES = Path(sys.argv[1])

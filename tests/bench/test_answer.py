@@ -49,7 +49,6 @@ def test_the_command_trains_pairs_and_says_what_they_resolve(attn, tiny, tmp_pat
         (["variant=multi_head,talking_heads", "seed=0,1"], "--scope answer chooses the seeds itself"),
         (["--seeds", "1"], "--seeds 1: must be at least 2"),
         (["--difference", "nan"], "--difference nan: must be a number of nats above 0"),
-        (["--compile"], "--scope answer trains whole runs"),
         (["--workers", "none"], "--workers none"),
     ],
 )

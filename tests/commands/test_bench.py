@@ -23,7 +23,8 @@ from experiments.bench.contenders import Contender, build, initialized_model, ma
 from experiments.bench.peers import PEERS
 from experiments.bench.side_by_side import groups
 from experiments.bench.worker import Turn, Worker, repeat
-from experiments.commands.bench import BenchOptions, bench
+from experiments.commands.bench import bench
+from experiments.commands.options import BenchOptions
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
 from experiments.measure.roofline import Rates, measure_rates, seconds
@@ -42,7 +43,7 @@ def contender(*words: str, scope: str = "attention", peer: str = "") -> Contende
 
 
 def options(scope: str = "attention", peers: bool = False) -> BenchOptions:
-    return BenchOptions(scope, peers, compiled=False, rounds=2)
+    return BenchOptions(scope=scope, peers=peers, rounds=2)
 
 
 class Inside(Worker):
@@ -272,7 +273,6 @@ def test_the_floor_is_the_slower_of_products_and_traffic():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--peers"], "--peers compares whole models"),
         (["--rounds", "0"], "--rounds 0: must be at least 1"),
         (["--plot", "speed.gif"], "--plot speed.gif: must end in one of .svg"),
         (["heds=3"], "heads"),

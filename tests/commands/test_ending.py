@@ -185,7 +185,7 @@ def test_an_error_that_an_interruption_caused_is_the_interruption():
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("words", [["variants"], ["bench", "--rounds", "99"], ["table", "--runs", "elsewhere"]])
+@pytest.mark.parametrize("words", [["variants"], ["bench", "--rounds", "99"], ["table"]])
 def test_a_signal_ends_a_command_in_a_line_and_leaves_nothing(environment, tmp_path, chance, scale, number, words):
     temporary = tmp_path / "temporary"
     temporary.mkdir()

@@ -17,7 +17,8 @@ from rich.console import Console
 from experiments.bench import rounds
 from experiments.bench.rounds import Timing
 from experiments.bench.worker import Turn
-from experiments.commands.table import TableOptions, seeds_of, show_table
+from experiments.commands.options import TableOptions
+from experiments.commands.table import seeds_of, show_table
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.processes.answering import Answerer
@@ -413,11 +414,10 @@ def test_seeds_by_their_number_or_by_the_first_and_the_last():
         ([TABLE, "--seeds", "five"], "--seeds five"),
         ([TABLE, "--seeds", "7-6"], "--seeds 7-6"),
         ([TABLE, "variant=multi_head"], "the table itself sets variant"),
-        ([TABLE, "--hours", "2"], "--hours 2: needs --until-resolved"),
-        ([TABLE, "--until-resolved", "--seeds", "4"], "chooses the seeds itself"),
-        ([TABLE, "--tune", "--render-only"], "--tune makes no table\n  only --budget"),
-        ([TABLE, "--tune", "--format", "csv"], "--tune makes no table\n  only --budget"),
         (["bhojanapalli2020/theorem1", "--tune"], "has a rate to tune"),
+        (["bhojanapalli2020/theorem1", "--workers", "2"], "--workers 2: these cells are computed one after the other"),
+        ([TABLE, "--dry-run", "--format", "latex"], "--format latex: a list is printed as table, markdown or csv"),
+        (["--format", "latex"], "--format latex: a list"),
         ([TABLE, "seed=4"], "--seeds sets seed"),
         ([TABLE, "hiden_size=4"], "did you mean hidden_size?"),
         ([TABLE, "hidden_size=8"], "key_size"),
@@ -426,9 +426,6 @@ def test_seeds_by_their_number_or_by_the_first_and_the_last():
         ([TABLE, "--format", "html"], "--format html: must be one of table, markdown, csv, latex"),
         (["bhojanapalli2020/theorem1", "--published", "x.yaml"], "no published numbers"),
         (["bhojanapalli2020/theorem1", "token=9"], "did you mean tokens?"),
-        (["--budget", "smal"], "which table?"),
-        (["--out", "results"], "which table?"),
-        (["--seeds", "0"], "which table?"),
         (["max_steps=2"], "which table?"),
     ],
 )

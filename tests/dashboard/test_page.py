@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 
 from experiments.commands import dashboard as command
-from experiments.commands.dashboard import dashboard, write_dashboard
+from experiments.commands.dashboard import write_dashboard
 from experiments.dashboard import page
 from experiments.dashboard.page import page_data
 from experiments.failures.failure import Failure, Mistake
@@ -180,18 +180,3 @@ def test_the_command_line(make, tmp_path, attn):
     assert (done.returncode, done.stdout) == (0, "page.html: 1 run\n"), done.stderr
     refused = attn("dashboard", "variant=additive")
     assert refused.returncode == 2 and "no run in runs/ matches variant=additive" in refused.stderr
-    refused = attn("dashboard", "--wandb", "--out", "page.html")
-    assert refused.returncode == 2 and "leave out --out" in refused.stderr
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"project": "mine"}, "--project mine: needs --wandb"),
-        ({"wandb": True, "watch": True}, "leave out --out, --watch and --open"),
-    ],
-)
-def test_options_of_the_page_and_of_the_workspace_do_not_go_together(tmp_path, options, message):
-    with pytest.raises(Mistake, match=message):
-        dashboard([], tmp_path, **options)
-    assert not [*tmp_path.iterdir()]

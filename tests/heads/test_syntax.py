@@ -10,6 +10,7 @@ import pytest
 import torch
 from pyarrow import parquet
 
+from experiments.commands import heads as command
 from experiments.failures.failure import Mistake
 from experiments.heads.measures import syntax
 from experiments.heads.measures.syntax import Tree, most_attended_word, read_treebank, relation_accuracies, word_weights
@@ -83,3 +84,10 @@ def test_a_head_that_looks_at_the_previous_word_finds_what_stands_there(known, t
     assert all(row["high"] - row["low"] > 0.4 for row in rows)
     assert all(0 <= row["low"] <= row["accuracy"] <= row["high"] <= 1 for row in rows)
     assert [(row["baseline"], row["offset"]) for row in first] == [(1.0, -1), (1.0, 1)]
+
+
+def test_a_treebank_is_refused_where_no_run_has_a_softmax(bert_of, trained_run_of):
+    without, plain = (trained_run_of(bert_of(variant)) for variant in ("sigmoid", "multi_head"))
+    with pytest.raises(Mistake, match="--treebank: needs a softmax; the attention of known and known has none"):
+        command._check_softmax([without, without])
+    command._check_softmax([without, plain])

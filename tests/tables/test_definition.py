@@ -11,7 +11,8 @@ import pytest
 import torch
 import yaml
 
-from experiments.commands.table import TableOptions, show_table
+from experiments.commands.options import TableOptions
+from experiments.commands.table import show_table
 from experiments.config.compose import compose
 from experiments.config.groups import options
 from experiments.failures.failure import Mistake

@@ -50,9 +50,10 @@ COMMAND = """
 import sys
 from pathlib import Path
 from experiments.tables.definition import folder
-from experiments.commands import table as command
+from experiments.commands.options import TableOptions
+from experiments.commands.table import show_table
 folder.TABLES = Path("tables")
-sys.exit(command.show_table("me2026/heads", sys.argv[1:], command.TableOptions(format="csv")))
+sys.exit(show_table("me2026/heads", sys.argv[1:], TableOptions(format="csv")))
 """
 
 

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from experiments.commands.table import TableOptions, show_table
+from experiments.commands.options import TableOptions
+from experiments.commands.table import show_table
 from experiments.failures.failure import Failure
 from experiments.files.durable import read_sealed
 from experiments.tables.rendering import saved

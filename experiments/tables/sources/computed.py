@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from experiments.cells.resources import Workers
+from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import MissingExtra
 from experiments.record.environment import describe
 from experiments.record.result import UNKNOWN
@@ -72,11 +73,14 @@ class Computed:
         return Prediction(record["wall_seconds"])
 
     def at_once(self, cells: Sequence[TableCell], workers: Workers) -> int:
-        """One, in this process."""
+        """One, in this process. Raises Mistake for several workers."""
+        if workers not in ("auto", 1):
+            raise Mistake(f"--workers {workers}: these cells are computed one after the other")
         return 1
 
     def make(self, cells: Sequence[TableCell], group: str, console: Console, workers: Workers = "auto") -> None:
-        """Compute the missing cells in this process, one after the other."""
+        """Compute the missing cells in this process, one after the other. Raises Mistake for several workers."""
+        self.at_once(cells, workers)
         missing = [cell for cell in cells if self.outcome(cell).state == "missing"]
         for count, cell in enumerate(missing, start=1):
             record = self._record(cell)
