@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments.commands.train import launch_with, take_options
-from experiments.config.command_line import MULTIRUN_FLAGS, CommandLine, check_overrides, only_prints, split_arguments
+from experiments.config.command_line import MULTIRUN_FLAGS, CommandLine, check_overrides, question, split_arguments
 from experiments.config.pretrained import check_keys
 from experiments.config.primary import FINETUNING
 from experiments.failures.exit_code import ExitCode
@@ -19,7 +19,7 @@ def finetune(arguments: list[str]) -> ExitCode:
     words, flags = split_arguments(rest)
     names = [word for word in words if "=" not in word]
     overrides = [word for word in words if "=" in word]
-    if not names and only_prints(flags):
+    if not names and question(flags):
         return launch_with(options, CommandLine(overrides, flags, FINETUNING))
     if not names:
         raise Mistake("which run?", "attn finetune RUN task=NAME; `attn compare` lists the finished ones")

@@ -6,15 +6,17 @@ import sys
 from typing import NamedTuple
 
 from experiments.cells.resources import Workers, parse_per_device, parse_workers
-from experiments.config.command_line import CommandLine, answer, only_prints, split_arguments
+from experiments.config.command_line import HELP_FLAGS, CommandLine, answer, question, split_arguments
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
+from experiments.failures.unread import check_read
 from experiments.launch.check_cells import check_buildable, check_data
 from experiments.launch.plan import Plan, plan
 from experiments.settings.run import Settings
 from experiments.training.distributed.start import torchrun_process
 
 DRY_RUN, WORKERS, PER_DEVICE = "--dry-run", "--workers", "--per-device"
+MODES = {DRY_RUN: "", "a sweep": f"{WORKERS} {PER_DEVICE}"}
 
 
 class Options(NamedTuple):
@@ -23,6 +25,12 @@ class Options(NamedTuple):
     dry_run: bool = False
     workers: Workers | None = None  # None: not given
     per_device: int | None = None  # cells that share a GPU; None: not given
+
+    @property
+    def given(self) -> dict[str, object]:
+        """The flags that are given, with their values."""
+        values = {DRY_RUN: self.dry_run or None, WORKERS: self.workers, PER_DEVICE: self.per_device}
+        return {flag: value for flag, value in values.items() if value is not None}
 
 
 def launch(arguments: list[str]) -> ExitCode:
@@ -33,17 +41,19 @@ def launch(arguments: list[str]) -> ExitCode:
 
 def launch_with(options: Options, line: CommandLine) -> ExitCode:
     """The same for arguments that are already separated."""
-    if only_prints(line.flags):
+    if asked := question(line.flags):
+        if asked not in HELP_FLAGS:
+            check_read(MODES | {asked: ""}, options.given, asked)
         answer(line)
         return ExitCode.DONE
+    check_read(MODES, options.given)
     planned = plan(line)
     for note in dict.fromkeys(filter(None, map(uneven_heads, planned.cells))):
         print(note, file=sys.stderr)
-    for flag, value in ((WORKERS, options.workers), (PER_DEVICE, options.per_device)):
-        if value is not None:
-            _check_side_by_side(flag, planned)
     if options.dry_run:
         return _dry_run(planned)
+    for flag in options.given:
+        _check_side_by_side(flag, planned)
     if not planned.is_sweep:
         from experiments.cells.cell import execute, finished_result
 

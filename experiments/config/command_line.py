@@ -27,10 +27,12 @@ VALUE_FLAGS = {"--cfg", "-c", "--package", "-p"}
 INFO_VALUES = {"all", "config", "defaults", "defaults-tree", "plugins", "searchpath"}
 MULTIRUN_FLAGS = {"--multirun", "-m"}
 RUNNING_FLAGS = MULTIRUN_FLAGS | {"--run", "-r"}
-CONFIGURATION_FLAGS = {"--cfg", "-c", "--info", "-i"}
+PRINTING_FLAGS = {"--cfg", "-c"}
+PRINTED_FLAGS = {"--resolve", "--package", "-p"}  # what of the configuration is printed, and how
+CONFIGURATION_FLAGS = PRINTING_FLAGS | {"--info", "-i"}
 HELP_FLAGS = {"--help", "-h"}
 ASKING_FLAGS = CONFIGURATION_FLAGS | HELP_FLAGS | {"--hydra-help", "--version", "--shell-completion", "-sc"}
-FLAGS = VALUE_FLAGS | RUNNING_FLAGS | ASKING_FLAGS | {"--resolve"}
+FLAGS = VALUE_FLAGS | RUNNING_FLAGS | ASKING_FLAGS | PRINTED_FLAGS
 
 
 class CommandLine(NamedTuple):
@@ -70,6 +72,9 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
     asking = [flag for flag in flags if flag.split("=", 1)[0] in ASKING_FLAGS]
     if len(asking) > 1:
         raise Mistake(f"{' '.join(asking)}: give only one of them")
+    printed = [flag for flag in flags if flag.split("=", 1)[0] in PRINTED_FLAGS]
+    if printed and not any(flag.split("=", 1)[0] in PRINTING_FLAGS | HELP_FLAGS for flag in asking):
+        raise Mistake(f"{printed[0]}: only --cfg uses it")
     running = [flag for flag in flags if flag in RUNNING_FLAGS]
     if running and any(flag.split("=", 1)[0] in CONFIGURATION_FLAGS for flag in asking):
         raise Mistake(
@@ -79,9 +84,9 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
     return overrides, flags
 
 
-def only_prints(flags: list[str]) -> bool:
-    """Whether the flags only print something about the configuration."""
-    return bool(ASKING_FLAGS & {flag.split("=", 1)[0] for flag in flags})
+def question(flags: list[str]) -> str | None:
+    """The flag that only asks for something about the configuration, such as --cfg; None if there is none."""
+    return next((name for flag in flags if (name := flag.split("=", 1)[0]) in ASKING_FLAGS), None)
 
 
 def answer(line: CommandLine) -> None:

@@ -10,8 +10,9 @@ import pytest
 import typer
 
 import cli
+from experiments.commands import bench, dashboard, heads, table
 from experiments.commands.train import take_options
-from experiments.config.command_line import CommandLine, only_prints, split_arguments
+from experiments.config.command_line import CommandLine, question, split_arguments
 from experiments.launch import check_cells
 from experiments.launch.plan import plan
 from experiments.tables.definition.folder import names
@@ -30,6 +31,14 @@ EXTRAS = set(re.findall(r'^(\w+) = \["', (ROOT / "pyproject.toml").read_text(enc
 # what a reader of the page adds to the project first
 ADDED = {"plugins=mine", "mine/mixing", "--config-dir", "objective=skip", "data=poems", "model.norm_kind=max",
          "model.position=distance_penalty", "backend=plain"}  # fmt: skip
+
+# commands that have several modes, and the functions that they hand their options on to
+WITH_MODES = {
+    "bench": (bench, "bench"),
+    "dashboard": (dashboard, "dashboard"),
+    "heads": (heads, "show_heads"),
+    "table": (table, "show_table"),
+}
 
 
 def commands_of(text: str) -> list[list[str]]:
@@ -54,12 +63,19 @@ def test_the_commands_of_a_page_are_accepted(page, monkeypatch):
         if name == "train":
             _, rest = take_options(words)
             overrides, flags = split_arguments(rest)
-            assert only_prints(flags) or plan(CommandLine(overrides, flags)).cells, words
+            assert question(flags) or plan(CommandLine(overrides, flags)).cells, words
         else:
             # click refuses options and missing arguments
             context = commands[name].make_context(name, list(words))
             if name == "table" and context.params["name"]:
                 assert context.params["name"] in names()
+            if name in WITH_MODES:
+                # and the command itself what its mode does not read
+                monkeypatch.setattr(*WITH_MODES[name], lambda *_, **__: 0)
+                try:
+                    commands[name].invoke(context)
+                except typer.Exit as end:
+                    assert not end.exit_code, words
 
 
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.stem)
