@@ -16,7 +16,8 @@ NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")  # of a layer, which the table writes a
 class Names:
     """Their modules -> ours, as they stand in front of `.weight` and `.bias`; N is the number of a layer.
 
-    A module of theirs may hold several of ours, one below the other. model: what has these weights, for messages.
+    A module of theirs may hold several of ours, one below the other. Of several of theirs for one of ours, the last is
+    written. model: what has these weights, for messages.
     """
 
     def __init__(self, modules: Mapping[str, str | tuple[str, ...]], model: str) -> None:
@@ -42,8 +43,11 @@ class Names:
 
     def _renamed(self, name: str, table: Mapping[str, tuple[str, ...]]) -> list[str]:
         """The names that a weight has in the other model."""
-        number = NUMBER.search(name)
-        module, _, parameter = NUMBER.sub("N", name, count=1).rpartition(".")
+        module, _, parameter = name.rpartition(".")
+        # a layer that is in the table by its own number is not one of N
+        number = None if module in table else NUMBER.search(name)
+        if number:
+            module = NUMBER.sub("N", name, count=1).rpartition(".")[0]
         if module not in table:
             raise Mistake(f"{name} is not a weight of {self._model}")
         others = (f"{each}.{parameter}" for each in table[module])
