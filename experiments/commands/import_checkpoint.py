@@ -53,7 +53,7 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     _check_start(config, tokenizer, checkpoint)
     file, state = read_weights(checkpoint)
     own_tokenizer = FileTokenizer(kind="file", path=str(folder.path / TOKENIZER))
-    settings = compose(_overrides(format, format.completed(config, state), overrides, checkpoint))
+    settings = compose(_overridden(format.overrides(format.completed(config, state)), overrides))
     settings = settings.model_copy(update={"tokenizer": own_tokenizer, "runs": str(runs)})
     _check_sentinels(settings, tokenizer, checkpoint)
     unused = [key for key in state if re.fullmatch(format.unused, key)]
@@ -113,14 +113,8 @@ def _check_start(config: Mapping[str, Any], tokenizer: Tokenizer, checkpoint: Pa
         )
 
 
-def _overrides(format: Format, config: Mapping[str, Any], more: list[str], checkpoint: Path) -> list[str]:
+def _overridden(of_config: list[str], more: list[str]) -> list[str]:
     """The overrides of the config.json, and those of the user, which take precedence."""
-    try:
-        of_config = format.overrides(config)
-    except KeyError as error:
-        raise Mistake(f"{checkpoint / 'config.json'}: it has no {error.args[0]}") from error
-    except (TypeError, ZeroDivisionError) as error:
-        raise Mistake(f"{checkpoint / 'config.json'}: a size is not a number, or is 0: {error}") from error
     overridden = {override.partition("=")[0] for override in more}
     return [*(override for override in of_config if override.partition("=")[0] not in overridden), *more]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from experiments.formats.bert import BertFormat
@@ -25,7 +26,25 @@ class DistilBertFormat(BertFormat):
     proper_name: ClassVar[str] = "DistilBERT"
     architecture: ClassVar[str] = "DistilBertForMaskedLM"
     unused: ClassVar[str] = r"distilbert\.embeddings\.position_ids"
-    renamed: ClassVar[dict[str, str]] = {
+    fixed_settings: ClassVar[Mapping[str, Any]] = {
+        **BertFormat.fixed_settings,
+        "model.token_types": 0,
+        "model.norm_epsilon": 1e-12,
+    }
+    fixed_keys: ClassVar[Mapping[str, Any]] = {"sinusoidal_pos_embds": False}
+    same_values: ClassVar[Mapping[str, tuple[str, Any]]] = {
+        "hidden_size": ("dim", 768),
+        "layers": ("n_layers", 6),
+        "heads": ("n_heads", 12),
+        "length": ("max_position_embeddings", 512),
+        "model.intermediate_size": ("hidden_dim", 3072),
+        "model.dropout": ("dropout", 0.1),
+        "model.attention_dropout": ("attention_dropout", 0.1),
+        "model.initial_std": ("initializer_range", 0.02),
+        "model.tied": ("tie_word_embeddings", True),
+    }
+    activation: ClassVar[str] = "activation"
+    modules: ClassVar[Mapping[str, str | tuple[str, ...]]] = {
         "distilbert.embeddings.word_embeddings": "embedding.token",
         "distilbert.embeddings.position_embeddings": "embedding.position",
         "distilbert.embeddings.LayerNorm": "embedding.norm",
@@ -36,19 +55,3 @@ class DistilBertFormat(BertFormat):
         "vocab_layer_norm": "head.transform.norm",
         "vocab_projector": "head.output",
     }
-    same_numbers: ClassVar[dict[str, str]] = {
-        "hidden_size": "dim",
-        "layers": "n_layers",
-        "heads": "n_heads",
-        "length": "max_position_embeddings",
-        "model.intermediate_size": "hidden_dim",
-        "model.dropout": "dropout",
-        "model.attention_dropout": "attention_dropout",
-        "model.initial_std": "initializer_range",
-    }
-    activation: ClassVar[str] = "activation"
-    fixed: ClassVar[dict[str, Any]] = BertFormat.fixed | {"model.token_types": 0, "model.norm_epsilon": 1e-12}
-    defaults: ClassVar[dict[str, Any]] = {
-        "dim": 768, "n_layers": 6, "n_heads": 12, "hidden_dim": 3072, "max_position_embeddings": 512, "dropout": 0.1,
-        "attention_dropout": 0.1, "initializer_range": 0.02, "activation": "gelu", "tie_word_embeddings": True,
-    }  # fmt: skip

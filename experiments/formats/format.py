@@ -1,69 +1,145 @@
-"""The interface of a format: a kind of checkpoint of Hugging Face's transformers, and its translation to our model.
+"""The base of a format: a kind of checkpoint of Hugging Face's transformers, and its translation to our model.
 
-Each format is a file of this folder with a subclass of `Format`.
+Each format is a file of this folder with a subclass of `Format`. It consists of tables, and of what no table can say.
 """
 
 from __future__ import annotations
 
 import inspect
+import json
 import pkgutil
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
 
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
+from experiments.formats.keys import read, require
+from experiments.formats.names import Names
+from experiments.record.dotted import value_at
 from experiments.settings.run import Settings
 
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
 POSITION_TABLE = "embedding.position.weight"  # the name of ours
+GROUPS = {"variant.name": "variant", "objective.kind": "objective"}  # what is chosen by the name of its group
 
 
-class Format(ABC):
+class Format:
     """One kind of checkpoint. Every method raises Mistake that names what the format cannot express."""
 
     model_type: ClassVar[str]  # of config.json
+    proper_name: ClassVar[str]  # in messages
+    architecture: ClassVar[str]  # the class of transformers
+    # the settings that every such model has
+    fixed_settings: ClassVar[Mapping[str, Any]] = {
+        "variant.name": "multi_head",
+        "objective.kind": "masked",
+        "model.sharing": "none",
+    }
+    # the keys of config.json that must have this value if they are there
+    fixed_keys: ClassVar[Mapping[str, Any]] = {}
+    # settings -> the key of config.json with the same value, and its default, see `keys.read`
+    same_values: ClassVar[Mapping[str, tuple[str, Any]]]
+    # their modules -> ours, see `Names`
+    modules: ClassVar[Mapping[str, str | tuple[str, ...]]]
     # a pattern of the names of weights that our model has no place for and does without: they are left out on import
     unused: ClassVar[str] = "(?!)"
     # what stands around a text, and around a pair of texts, that such a model reads
     frame: ClassVar[tuple[str, str]] = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
 
-    @abstractmethod
     def overrides(self, config: Mapping[str, Any]) -> list[str]:
         """The overrides, as on the command line, that make our model the one of a config.json."""
+        require(config, self.fixed_keys)
+        same = {ours: read(config, *key) for ours, key in self.same_values.items()}
+        settings = {**self.fixed_settings, **same, **self.settings_of(config, same)}
+        return [f"{GROUPS.get(key, key)}={_text(value)}" for key, value in settings.items()]
 
-    @abstractmethod
+    def settings_of(self, config: Mapping[str, Any], same: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings that no table has, or not as they are. same: those of `same_values`."""
+        return {}
+
     def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
         """The config.json of our model."""
+        self.check(settings)
+        tree = settings.model_dump()
+        return {
+            "model_type": self.model_type,
+            "architectures": [self.architecture],
+            "vocab_size": vocabulary_size,
+            **self.fixed_keys,
+            **{theirs: value_at(tree, ours) for ours, (theirs, _) in self.same_values.items()},
+            **self.keys_of(settings),
+        }
 
-    @abstractmethod
+    def keys_of(self, settings: Settings) -> dict[str, Any]:
+        """The keys of config.json that no table has, or not as they are."""
+        return {}
+
+    def check(self, settings: Settings) -> None:
+        """Raises Mistake that names the settings which such a model can't have."""
+        tree, wrong = settings.model_dump(), []
+        for key, needed in self.needs(settings).items():
+            choices = needed if isinstance(needed, tuple) else (needed,)
+            if (value := value_at(tree, key)) not in choices:
+                has = " or ".join(map(_text, choices))
+                wrong.append(f"{key}={_text(value)}: {self.proper_name} has {has}")
+        if wrong:
+            raise Mistake("; ".join(wrong))
+
+    def needs(self, settings: Settings) -> dict[str, Any]:
+        """The settings that such a model has, which may depend on others; of a tuple, one."""
+        size, rest = divmod(settings.hidden_size, settings.heads)
+        exact = settings.hidden_size / settings.heads if rest else size
+        return {**self.fixed_settings, "key_size": exact, "value_size": exact}
+
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Their state dict under our names, all rows of the position table included.
 
         It is without an output embedding if that is the input's.
         """
+        ours = self._names.to_ours(state)
+        if "head.output.bias" in ours:
+            # the bias may be stored twice, and the decoder's is the one that is added
+            ours["head.bias"] = ours.pop("head.output.bias")
+        if self.fixed_settings.get("model.head_bias") and "head.bias" not in ours:
+            head = next(theirs for theirs, module in self.modules.items() if module == "head.transform.dense")
+            raise Mistake(f"there is no masked-token head ({head}) in this checkpoint")
+        output, embedding = (ours.get(f"{module}.weight") for module in ("head.output", "embedding.token"))
+        if output is not None and embedding is not None and torch.equal(output, embedding):
+            del ours["head.output.weight"]
+        elif output is not None and self.fixed_settings.get("model.tied"):
+            raise Mistake(f"the output embedding differs from the input embedding; {self.proper_name} ties the two")
+        return {name: tensor.contiguous() for name, tensor in ours.items()}
 
-    @abstractmethod
     def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
-        """A state dict as `from_hugging_face` returns it, under their names."""
+        """A state dict as `from_hugging_face` returns it, under their names: the output embedding and its bias too."""
+        self.check(settings)
+        ours = dict(state)
+        ours.setdefault("head.output.weight", ours["embedding.token.weight"])
+        if (bias := ours.get("head.bias")) is not None:
+            ours["head.output.bias"] = bias.clone()
+            if "head" not in self.modules.values():
+                del ours["head.bias"]
+        return self._names.to_theirs(ours)
+
+    @property
+    def _names(self) -> Names:
+        return Names(self.modules, self.architecture)
 
     def to_ours(self, state: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
         """The state dict of our model, whose position table begins with the row of the first token."""
         ours = self.from_hugging_face(state)
-        if first := self.first_position(config):
-            ours[POSITION_TABLE] = ours[POSITION_TABLE][first:]
+        if POSITION_TABLE in ours:
+            ours[POSITION_TABLE] = ours[POSITION_TABLE][self.first_position(config) :]
         return ours
 
     def to_theirs(
         self, state: Mapping[str, Tensor], settings: Settings, config: Mapping[str, Any]
     ) -> dict[str, Tensor]:
         """The state dict of their model. Rows of its position table before that of the first token are zeros."""
-        import torch
-
         ours = dict(state)
         if first := self.first_position(config):
             table = ours[POSITION_TABLE]
@@ -84,7 +160,6 @@ class Format(ABC):
 
     def in_transformers(self, folder: Path, architecture: str) -> nn.Module:
         """Transformers' own model of a folder, in float32, with which `--check` compares ours."""
-        import torch
         import transformers
 
         kind = getattr(transformers, architecture)
@@ -118,3 +193,8 @@ def format_of(model_type: object) -> Format:
         hint = did_you_mean(str(model_type), known)
         raise Mistake(f"model_type = {model_type!r}: must be one of {', '.join(known)}{hint}")
     return known[model_type]
+
+
+def _text(value: Any) -> str:
+    """The value as YAML and the command line write it."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)

@@ -5,57 +5,59 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import torch
 from torch import Tensor
 
 from experiments.failures.failure import Mistake
 from experiments.formats.format import Format
-from experiments.formats.names import Names
-from experiments.formats.requirements import head_size, our_activation, require, require_config, text
-from experiments.record.dotted import value_at
+from experiments.formats.keys import READ_ACTIVATIONS, THEIR_ACTIVATIONS, read, read_choice, require
 from experiments.settings.run import Settings
 
-ACTIVATIONS = {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
-FIXED = {
-    "norm": "pre",
-    "model.norm_kind": "layer_no_bias",
-    "model.position": "rotary",
-    "model.embedding_norm": True,
-    "model.first_norm": False,
-    "model.sharing": "none",
-    "model.gated": True,
-    "model.linear_bias": False,
-    "model.token_types": 0,
-    "model.head_transform": True,
-    "model.tied": True,
-    "model.head_bias": True,
-    "model.output_scaled": False,
-    "model.dropout": 0.0,
-}
-NEEDED = {
-    "norm_bias": False, "attention_bias": False, "mlp_bias": False, "decoder_bias": True, "tie_word_embeddings": True,
-    "embedding_dropout": 0.0, "mlp_dropout": 0.0,
-}  # fmt: skip
 EVEN = "ModernBERT rotates pairs of features, so it must be even"
-# what transformers takes for a key that is not there
-DEFAULTS: dict[str, Any] = {
-    "hidden_size": 768, "intermediate_size": 1152, "num_hidden_layers": 22, "num_attention_heads": 12,
-    "max_position_embeddings": 8192, "norm_eps": 1e-5, "initializer_range": 0.02, "attention_dropout": 0.0,
-    "hidden_activation": "gelu", "local_attention": 128, "global_attn_every_n_layers": 3,
-    "global_rope_theta": 160000.0, "local_rope_theta": 10000.0,
-}  # fmt: skip
-SAME_NUMBERS = {
-    "hidden_size": "hidden_size",
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "length": "max_position_embeddings",
-    "model.intermediate_size": "intermediate_size",
-    "model.norm_epsilon": "norm_eps",
-    "model.attention_dropout": "attention_dropout",
-    "model.initial_std": "initializer_range",
-}
-NAMES = Names(
-    {
+
+
+class ModernBertFormat(Format):
+    """ModernBERT with its masked-token head. Old and new versions of transformers read its config.json alike."""
+
+    model_type: ClassVar[str] = "modernbert"
+    proper_name: ClassVar[str] = "ModernBERT"
+    architecture: ClassVar[str] = "ModernBertForMaskedLM"
+    fixed_settings: ClassVar[Mapping[str, Any]] = {
+        **Format.fixed_settings,
+        "variant.scaled": True,
+        "norm": "pre",
+        "model.norm_kind": "layer_no_bias",
+        "model.position": "rotary",
+        "model.embedding_norm": True,
+        "model.first_norm": False,
+        "model.gated": True,
+        "model.linear_bias": False,
+        "model.token_types": 0,
+        "model.head_transform": True,
+        "model.tied": True,
+        "model.head_bias": True,
+        "model.output_scaled": False,
+        "model.dropout": 0.0,
+    }
+    fixed_keys: ClassVar[Mapping[str, Any]] = {
+        "norm_bias": False,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "decoder_bias": True,
+        "tie_word_embeddings": True,
+        "embedding_dropout": 0.0,
+        "mlp_dropout": 0.0,
+    }
+    same_values: ClassVar[Mapping[str, tuple[str, Any]]] = {
+        "hidden_size": ("hidden_size", 768),
+        "layers": ("num_hidden_layers", 22),
+        "heads": ("num_attention_heads", 12),
+        "length": ("max_position_embeddings", 8192),
+        "model.intermediate_size": ("intermediate_size", 1152),
+        "model.norm_epsilon": ("norm_eps", 1e-5),
+        "model.attention_dropout": ("attention_dropout", 0.0),
+        "model.initial_std": ("initializer_range", 0.02),
+    }
+    modules: ClassVar[Mapping[str, str | tuple[str, ...]]] = {
         "model.embeddings.tok_embeddings": "embedding.token",
         "model.embeddings.norm": "embedding.norm",
         "model.layers.N.attn_norm": "encoder.layers.N.attention_residual.norm",
@@ -71,55 +73,33 @@ NAMES = Names(
         "model.final_norm": "encoder.norm",
         "head.dense": "head.transform.dense",
         "head.norm": "head.transform.norm",
-        "decoder": "head",
-    },
-    "a ModernBertForMaskedLM",
-)
+        "decoder": "head.output",
+    }
 
-
-class ModernBertFormat(Format):
-    """ModernBERT with its masked-token head."""
-
-    model_type: ClassVar[str] = "modernbert"
-
-    def overrides(self, config: Mapping[str, Any]) -> list[str]:
-        """The overrides that make our model theirs. Raises Mistake that names what we don't have."""
-        complete = DEFAULTS | dict(config)
-        activation = complete["hidden_activation"]
-        require_config(complete, NEEDED | {"classifier_activation": activation, "rope_scaling": None})
-        size = complete["hidden_size"] // complete["num_attention_heads"]
+    def settings_of(self, config: Mapping[str, Any], same: Mapping[str, Any]) -> dict[str, Any]:
+        """The activation, which the head shares, and what differs between local and other layers."""
+        size = same["hidden_size"] // same["heads"]
         if size % 2:
             raise Mistake(f"hidden_size / num_attention_heads = {size} of config.json: {EVEN}")
-        every, bases = _global_every(complete), _rotary_bases(complete)
-        values = {
-            "objective": "masked",
-            "variant": "multi_head",
-            **FIXED,
-            **{ours: complete[theirs] for ours, theirs in SAME_NUMBERS.items()},
+        activation = read_choice(config, "hidden_activation", "gelu", READ_ACTIVATIONS)
+        theirs = config.get("hidden_activation", "gelu")
+        require({"classifier_activation": "gelu", **config}, {"classifier_activation": theirs, "rope_scaling": None})
+        every = _global_every(config, same["layers"])
+        return {
             "key_size": size,
             "value_size": size,
-            "model.activation": our_activation(activation, ACTIVATIONS),
-            "model.local_window": None if every == 1 else complete["local_attention"] // 2,
+            "model.activation": activation,
+            "model.local_window": None if every == 1 else read(config, "local_attention", 128) // 2,
             "model.global_every": every,
-            "model.rotary_base": bases["full_attention"],
-            "model.local_rotary_base": bases["sliding_attention"],
+            "model.rotary_base": _rotary_base(config, "full_attention", "global_rope_theta", 160000.0),
+            "model.local_rotary_base": _rotary_base(config, "sliding_attention", "local_rope_theta", 10000.0),
         }
-        return [f"{key}={text(value)}" for key, value in values.items()]
 
-    def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
-        """A config.json that old and new versions of transformers read alike.
-
-        Raises Mistake that names what ModernBERT doesn't have.
-        """
-        _check(settings)
-        model, tree = settings.model, settings.model_dump()
-        activation = {ours: theirs for theirs, ours in ACTIVATIONS.items()}[model.activation]
+    def keys_of(self, settings: Settings) -> dict[str, Any]:
+        """The same in config.json."""
+        model = settings.model
+        activation = THEIR_ACTIVATIONS[model.activation]
         return {
-            "model_type": self.model_type,
-            "architectures": ["ModernBertForMaskedLM"],
-            "vocab_size": vocabulary_size,
-            **{theirs: value_at(tree, ours) for ours, theirs in SAME_NUMBERS.items()},
-            **NEEDED,
             "hidden_activation": activation,
             "classifier_activation": activation,
             # of the map before the output, which has a bias here
@@ -130,6 +110,16 @@ class ModernBertFormat(Format):
             "local_rope_theta": model.local_rotary_base,
         }
 
+    def check(self, settings: Settings) -> None:
+        """The key size must be even."""
+        if settings.key_size % 2:
+            raise Mistake(f"key_size={settings.key_size}: {EVEN}")
+        super().check(settings)
+
+    def needs(self, settings: Settings) -> dict[str, Any]:
+        """Embeddings as wide as the layers."""
+        return super().needs(settings) | {"model.embedding_size": settings.hidden_size}
+
     def with_tokens(self, config: Mapping[str, Any], tokens: Mapping[str, int]) -> dict[str, Any]:
         """Both names of the first and the last token of a text."""
         return {
@@ -139,53 +129,33 @@ class ModernBertFormat(Format):
         }
 
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Their state dict under our names, where the map before the output may have no bias.
-
-        Raises Mistake for an unknown name.
-        """
-        ours = NAMES.to_ours(state)
-        output = ours.pop("head.weight", None)
-        if output is not None and not torch.equal(output, ours["embedding.token.weight"]):
-            raise Mistake("decoder.weight differs from the input embedding; ModernBERT ties the two")
-        dense = ours.get("head.transform.dense.weight")
-        if dense is None:
-            raise Mistake("there is no masked-token head (head.dense) in this checkpoint")
-        ours.setdefault("head.transform.dense.bias", dense.new_zeros(len(dense)))
-        return {name: tensor.contiguous() for name, tensor in ours.items()}
-
-    def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
-        """Our state dict under their names. Raises Mistake that names what ModernBERT doesn't have."""
-        _check(settings)
-        theirs = NAMES.to_theirs(state)
-        theirs["decoder.weight"] = theirs["model.embeddings.tok_embeddings.weight"]
-        return theirs
+        """Their state dict under our names, where the map before the output may have no bias."""
+        ours = super().from_hugging_face(state)
+        if (dense := ours.get("head.transform.dense.weight")) is not None:
+            ours.setdefault("head.transform.dense.bias", dense.new_zeros(len(dense)))
+        return ours
 
 
-def _global_every(config: Mapping[str, Any]) -> int:
+def _global_every(config: Mapping[str, Any], layers: int) -> int:
     """The number of layers of which the first attends to all tokens, in an old or a new configuration."""
     types = config.get("layer_types")
     if types is None:
-        return int(config["global_attn_every_n_layers"])
-    for every in range(1, len(types) + 1):
-        if types == ["sliding_attention" if i % every else "full_attention" for i in range(len(types))]:
+        every: int = read(config, "global_attn_every_n_layers", 3)
+        return every
+    for every in range(1, layers + 1):
+        if types == ["sliding_attention" if i % every else "full_attention" for i in range(layers)]:
             return every
     raise Mistake(
         f"layer_types = {types} of config.json: full_attention must be the first of every fixed number of layers"
     )
 
 
-def _rotary_bases(config: Mapping[str, Any]) -> dict[str, float]:
-    """The base of the rotation by the type of layer, as old or new versions of transformers write it."""
-    bases = {"full_attention": config["global_rope_theta"], "sliding_attention": config["local_rope_theta"]}
-    for kind, parameters in (config.get("rope_parameters") or {}).items():
-        require_config(parameters, {"rope_type": "default"})
-        bases[kind] = parameters.get("rope_theta", bases.get(kind))
-    return bases
-
-
-def _check(settings: Settings) -> None:
-    if settings.key_size % 2:
-        raise Mistake(f"key_size={settings.key_size}: {EVEN}")
-    sizes = dict.fromkeys(("key_size", "value_size"), head_size(settings))
-    needed = FIXED | sizes | {"objective.kind": "masked", "variant.name": "multi_head", "variant.scaled": True}
-    require("ModernBERT", settings, needed | {"model.embedding_size": settings.hidden_size})
+def _rotary_base(config: Mapping[str, Any], kind: str, old: str, default: float) -> float:
+    """The base of the rotation in the layers of this kind, as old or new versions of transformers write it."""
+    base = float(read(config, old, default))
+    for key in ("rope_parameters", kind):
+        if config.get(key) is None:
+            return base
+        config = read(config, key, dict)
+    require(config, {"rope_type": "default"})
+    return float(read(config, "rope_theta", base))

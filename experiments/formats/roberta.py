@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from experiments.formats.bert import DEFAULTS, RENAMED, BertFormat
-from experiments.formats.requirements import require, require_config
-from experiments.settings.run import Settings
+from experiments.formats.bert import BertFormat
+from experiments.formats.keys import read
 
 HEAD = {
     "cls.predictions.transform.dense": "lm_head.dense",
@@ -24,26 +23,19 @@ class RobertaFormat(BertFormat):
     proper_name: ClassVar[str] = "RoBERTa"
     architecture: ClassVar[str] = "RobertaForMaskedLM"
     unused: ClassVar[str] = r"roberta\.pooler\..*|roberta\.embeddings\.position_ids"
-    renamed: ClassVar[dict[str, str]] = {
-        HEAD.get(theirs, theirs.replace("bert.", "roberta.", 1)): ours for theirs, ours in RENAMED.items()
+    # the head's activation is GELU whatever that of the layers is
+    fixed_settings: ClassVar[Mapping[str, Any]] = {**BertFormat.fixed_settings, "model.activation": "gelu"}
+    fixed_keys: ClassVar[Mapping[str, Any]] = {**BertFormat.fixed_keys, "hidden_act": "gelu"}
+    modules: ClassVar[Mapping[str, str | tuple[str, ...]]] = {
+        HEAD.get(theirs, theirs.replace("bert.", "roberta.", 1)): ours for theirs, ours in BertFormat.modules.items()
     }
-    defaults: ClassVar[dict[str, Any]] = DEFAULTS | {"pad_token_id": 1}
 
     def first_position(self, config: Mapping[str, Any]) -> int:
         """The row after that of padding."""
-        return int(config.get("pad_token_id", 1)) + 1
+        padding: int = read(config, "pad_token_id", 1, least=0)
+        return padding + 1
 
     def with_tokens(self, config: Mapping[str, Any], tokens: Mapping[str, int]) -> dict[str, Any]:
         """Positions are counted from padding's on, so their table is longer."""
         complete = super().with_tokens(config, tokens)
         return complete | {"max_position_embeddings": config["max_position_embeddings"] + self.first_position(complete)}
-
-    def overrides(self, config: Mapping[str, Any]) -> list[str]:
-        """The head's activation is GELU whatever that of the layers is."""
-        require_config(config, {"hidden_act": "gelu"})
-        return super().overrides(config)
-
-    def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
-        """The config.json, in which positions are counted from the first token on."""
-        require(self.proper_name, settings, {"model.activation": "gelu"})
-        return super().config(settings, vocabulary_size)

@@ -20,6 +20,7 @@ from experiments.config.check import from_tree
 from experiments.data.tokenizer import SPECIAL, from_vocabulary
 from experiments.failures.failure import Failure, Mistake
 from experiments.formats import format as format_module
+from experiments.formats.bert import BertFormat
 from experiments.formats.format import formats
 from experiments.heads.options import HeadsOptions
 from experiments.model.build import build
@@ -164,11 +165,17 @@ def spoil(folder: Path, **keys: object) -> None:
         (lambda folder: (folder / "config.json").write_text("{"), "not JSON"),
         (lambda folder: spoil(folder, model_type="berd"), r"model_type = 'berd'.*did you mean bert"),
         (lambda folder: spoil(folder, model_type=["bert"]), r"model_type = \['bert'\]: must be one of"),
-        (lambda folder: spoil(folder, num_attention_heads=0), r"config\.json: a size is not a number, or is 0"),
-        (lambda folder: spoil(folder, hidden_size="24"), r"config\.json: a size is not a number, or is 0"),
+        (
+            lambda folder: spoil(folder, num_attention_heads=0),
+            r"num_attention_heads = 0 of config\.json: must be a whole number, at least 1",
+        ),
+        (lambda folder: spoil(folder, hidden_size="24"), r"hidden_size = '24' of config\.json: must be a whole number"),
         (lambda folder: spoil(folder, vocab_size=13), "vocab_size = 13 of config.json, but the tokenizer has 14"),
         (lambda folder: spoil(folder, vocab_size=15), r"token.weight is \[14, 24\], not \[15, 24\]"),
-        (lambda folder: spoil(folder, hidden_act="silu"), "activation 'silu' of config.json"),
+        (
+            lambda folder: spoil(folder, hidden_act="silu"),
+            "hidden_act = 'silu' of config.json: must be one of relu, gelu",
+        ),
         (lambda folder: spoil(folder, num_hidden_layers=3), "another model: it lacks model/encoder.layers.2"),
         (lambda folder: spoil(folder, intermediate_size=40), r"inner.weight is \[36, 24\], not \[40, 24\]"),
         (lambda folder: (folder / "vocab.txt").unlink(), "neither tokenizer.json nor vocab.txt"),
@@ -192,6 +199,12 @@ def test_what_can_not_be_imported_is_named_and_leaves_nothing(bert, tmp_path, da
     with pytest.raises(Mistake, match=said):
         import_checkpoint(str(bert), "mine", tmp_path / "runs", [])
     assert not (tmp_path / "runs/mine").exists()
+
+
+def test_a_bug_is_not_blamed_on_the_file(bert, tmp_path, monkeypatch):
+    monkeypatch.setattr(BertFormat, "settings_of", lambda self, config, same: same["absent"])
+    with pytest.raises(KeyError, match="absent"):
+        import_checkpoint(str(bert), "mine", tmp_path / "runs", [])
 
 
 def test_a_file_is_no_folder_to_import(bert, tmp_path):
@@ -244,10 +257,10 @@ def test_a_run_that_no_format_expresses_is_refused_by_name(bert, tmp_path):
     config = RunFolder(runs / "mine").config()
     other = config | {"norm": "pre", "model": config["model"] | {"norm": "pre", "head_transform": False}}
     (runs / "mine/config.yaml").write_text(config_text(other))
-    said = r"  bert: norm=pre: a BERT has post; model\.head_transform=false: a BERT has true\n"
+    said = r"  bert: norm=pre: BERT has post; model\.head_transform=false: BERT has true\n"
     with pytest.raises(Mistake, match=rf"no format can express this run:\n(  .*\n)*{said}") as refused:
         export_run("mine", tmp_path / "out", runs, "best", None)
-    assert "distilbert: norm=pre: a DistilBERT has post" in str(refused.value)
+    assert "; norm=pre: DistilBERT has post" in str(refused.value)
     assert str(refused.value).endswith("\n  --format transformers-custom exports the model of any run")
     with pytest.raises(Mistake, match=r"--format bart: must be one of albert, bert, .*, transformers-custom"):
         export_run("mine", tmp_path / "out", runs, "best", "bart")
@@ -257,7 +270,7 @@ def test_a_run_that_no_format_expresses_is_refused_by_name(bert, tmp_path):
 
 def test_every_file_of_the_folder_is_a_format():
     folder = Path(format_module.__file__).parent
-    shared = {"__init__", "format", "requirements", "source", "own_sizes", "names"}
+    shared = {"__init__", "format", "keys", "source", "own_sizes", "names"}
     assert set(formats()) == {path.stem for path in folder.glob("*.py")} - shared
 
 

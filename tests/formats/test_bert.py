@@ -130,7 +130,7 @@ def test_there_and_back_is_the_same_model(more):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"hidden_act": "silu"}, "activation 'silu'"),
+        ({"hidden_act": "silu"}, "hidden_act = 'silu'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
         ({"is_decoder": True}, "is_decoder = True"),
         ({"intermediate_size": None}, "config.json lacks intermediate_size"),
@@ -145,14 +145,14 @@ def test_a_config_that_is_no_bert_of_ours_is_refused(change, said):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["variant=talking_heads"], "variant=talking_heads"),
-        (["variant=unscaled"], "variant=unscaled with scaled=false"),
+        (["variant=talking_heads"], r"variant\.name=talking_heads: BERT has multi_head or low_rank_value"),
+        (["variant=unscaled"], r"variant\.scaled=false: BERT has true"),
         (["norm=pre"], "norm=pre"),
         (["model.norm_kind=rms"], "model.norm_kind=rms"),
         (["model.position=rotary"], "model.position=rotary"),
         (["model.linear_bias=false"], "model.linear_bias=false"),
         (["model.head_transform=false"], "model.head_transform=false"),
-        (["model.token_types=0"], "model.token_types=0"),
+        (["model.token_types=0"], "model.token_types=0: BERT has 1"),
         (["model.output_scaled=true"], "model.output_scaled=true"),
     ],
 )

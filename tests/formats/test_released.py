@@ -16,7 +16,7 @@ from experiments.commands.heads import show_heads
 from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.data.tokenizer import load
 from experiments.failures.failure import Mistake
-from experiments.formats.requirements import READ_ACTIVATIONS, our_activation
+from experiments.formats.keys import READ_ACTIVATIONS
 from experiments.heads.options import HeadsOptions
 from experiments.model.layers.feed_forward import ACTIVATIONS
 from experiments.record.folder import RunFolder
@@ -184,7 +184,7 @@ def test_an_activation_is_the_function_of_this_name_in_transformers(name):
     from transformers.activations import ACT2FN
 
     x = torch.linspace(-6, 6, 101, dtype=torch.float64)
-    assert_close(ACTIVATIONS[our_activation(name)](x), ACT2FN[name](x), rtol=0, atol=1e-10)
+    assert_close(ACTIVATIONS[READ_ACTIVATIONS[name]](x), ACT2FN[name](x), rtol=0, atol=1e-10)
 
 
 def test_the_check_reads_further_than_a_published_window(tmp_path, monkeypatch):

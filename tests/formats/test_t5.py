@@ -182,7 +182,10 @@ def test_what_the_format_cannot_hold_is_refused_by_name(words, said):
 def test_what_is_no_t5_is_refused():
     with pytest.raises(Mistake, match=r"bert\.x is not a weight"):
         FORMAT.from_hugging_face({"bert.x": torch.ones(1)})
-    with pytest.raises(Mistake, match=r"feed_forward_proj=silu"):
-        FORMAT.overrides({"num_layers": 2, "feed_forward_proj": "silu"})
+    sizes = {"d_model": 12, "d_kv": 4, "d_ff": 20, "num_layers": 2, "num_heads": 3}
+    with pytest.raises(
+        Mistake, match=r"feed_forward_proj = 'silu' of config\.json: must be one of relu, .*, gated-gelu"
+    ):
+        FORMAT.overrides(sizes | {"feed_forward_proj": "silu"})
     with pytest.raises(Mistake, match=r"num_decoder_layers=3"):
-        FORMAT.overrides({"num_layers": 2, "num_decoder_layers": 3})
+        FORMAT.overrides(sizes | {"num_decoder_layers": 3})
