@@ -38,6 +38,7 @@ class Format:
         "variant.name": "multi_head",
         "objective.kind": "masked",
         "model.sharing": "none",
+        "model.local_window": None,
     }
     # the keys of config.json that must have this value if they are there
     fixed_keys: ClassVar[Mapping[str, Any]] = {}

@@ -117,8 +117,10 @@ class ModernBertFormat(Format):
         super().check(settings)
 
     def needs(self, settings: Settings) -> dict[str, Any]:
-        """Embeddings as wide as the layers."""
-        return super().needs(settings) | {"model.embedding_size": settings.hidden_size}
+        """Embeddings as wide as the layers, which may be local."""
+        model = settings.model
+        sizes = {"model.embedding_size": model.hidden_size, "model.local_window": model.local_window}
+        return super().needs(settings) | sizes
 
     def with_tokens(self, config: Mapping[str, Any], tokens: Mapping[str, int]) -> dict[str, Any]:
         """Both names of the first and the last token of a text."""

@@ -153,6 +153,7 @@ def test_a_config_that_is_no_bert_of_ours_is_refused(change, said):
         (["model.linear_bias=false"], "model.linear_bias=false"),
         (["model.head_transform=false"], "model.head_transform=false"),
         (["model.token_types=0"], "model.token_types=0: BERT has 1"),
+        (["model.local_window=4"], "model.local_window=4: BERT has null"),
         (["model.output_scaled=true"], "model.output_scaled=true"),
     ],
 )
