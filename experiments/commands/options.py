@@ -28,7 +28,8 @@ LIST_OF_TABLES, COSTS_OF_TABLES = "attn table without NAME", "--dry-run without 
 TABLE: Modes = {
     LIST_OF_TABLES: "--format",
     COSTS_OF_TABLES: "--dry-run --runs --format",
-    "--dry-run": "--budget --seeds --workers --runs --format",
+    # it previews the same command without it
+    "--dry-run": f"--seeds --workers {_SHOWN}",
     "--plan": "--budget --seeds --runs",
     "--tune": "--budget --seeds --workers --runs",
     "--render-only": f"--seeds {_SHOWN}",

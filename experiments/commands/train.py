@@ -16,7 +16,6 @@ from experiments.settings.run import Settings
 from experiments.training.distributed.start import torchrun_process
 
 DRY_RUN, WORKERS, PER_DEVICE = "--dry-run", "--workers", "--per-device"
-MODES = {DRY_RUN: "", "a sweep": f"{WORKERS} {PER_DEVICE}"}
 
 
 class Options(NamedTuple):
@@ -43,17 +42,17 @@ def launch_with(options: Options, line: CommandLine) -> ExitCode:
     """The same for arguments that are already separated."""
     if asked := question(line.flags):
         if asked not in HELP_FLAGS:
-            check_read(MODES | {asked: ""}, options.given, asked)
+            check_read({asked: "", "a sweep": f"{WORKERS} {PER_DEVICE}"}, options.given, asked)
         answer(line)
         return ExitCode.DONE
-    check_read(MODES, options.given)
     planned = plan(line)
     for note in dict.fromkeys(filter(None, map(uneven_heads, planned.cells))):
         print(note, file=sys.stderr)
+    for flag in (WORKERS, PER_DEVICE):
+        if flag in options.given:
+            _check_side_by_side(flag, planned)
     if options.dry_run:
         return _dry_run(planned)
-    for flag in options.given:
-        _check_side_by_side(flag, planned)
     if not planned.is_sweep:
         from experiments.cells.cell import execute, finished_result
 

@@ -26,7 +26,7 @@ REFUSED = {
     "--out --wandb",
     "table layers=2 --dry-run": "--budget --seeds --plan --until-resolved --hours --tune --workers --render-only "
     "--published --out --wandb",
-    f"table {NAME} --dry-run": "--plan --until-resolved --hours --tune --render-only --published --out --wandb",
+    f"table {NAME} --dry-run": "--plan --until-resolved --hours --tune --render-only",
     f"table {NAME} --plan 4": "--until-resolved --hours --tune --workers --dry-run --render-only --published --format "
     "--out --wandb",
     f"table {NAME} --tune": "--plan --until-resolved --hours --dry-run --render-only --published --format --out "
@@ -105,12 +105,12 @@ def test_whatever_else_there_is_is_handed_on(attn, handed, words):
     [
         (
             f"table {NAME} --plan 4 --out x",
-            "table: --out x: --plan does not use it; --render-only, --until-resolved and training do",
+            "table: --out x: --plan does not use it; --dry-run, --render-only, --until-resolved and training do",
         ),
         (f"table {NAME} --hours 2", "table: --hours 2: training does not use it; --until-resolved does"),
         (f"table {NAME} --dry-run --plan 4", "table: --plan 4: --dry-run does not use it"),
-        ("table --wandb", "table: --wandb: attn table without NAME does not use it; --render-only, --until-resolved "
-         "and training do"),
+        ("table --wandb", "table: --wandb: attn table without NAME does not use it; --dry-run, --render-only, "
+         "--until-resolved and training do"),
         ("dashboard --wandb --open", "dashboard: --open: --wandb does not use it; the HTML file does"),
         ("heads a --penalty 0.1", "heads: --penalty 0.1: attn heads without --gates does not use it; --gates does"),
         ("bench --peers", "bench: --peers: --scope attention does not use it; --scope step does"),

@@ -253,7 +253,6 @@ def test_the_cells_of_another_sweeper_are_found_in_the_folder_of_runs(in_process
         (["-m", "heads=1,2", "--per-device="], "--per-device: must be a number"),
         (["-m", "heads=1,2", "--per-device=2"], "--per-device 2: these cells train on a CPU"),
         (["heads=2", "--per-device", "2"], "--per-device: a single run has no workers"),
-        (["-m", "heads=1,2", "--dry-run", "--workers", "2"], "--workers 2: --dry-run does not use it; a sweep does"),
         (["--cfg", "job", "--workers", "2"], "--workers 2: --cfg does not use it; a sweep does"),
         (["--cfg=job", "--dry-run"], "--dry-run: --cfg does not use it\n"),
         (["--resolve"], "--resolve: only --cfg uses it"),
