@@ -258,10 +258,10 @@ MUTATIONS = [
         "tasks/finetuning/test_squad.py",
     ),
     Mutation(
-        "experiments/dashboard/differences.py",
+        "experiments/results/differences.py",
         "if len(comparison.values) > 1]",
         "if len(comparison.values) > 0]",
-        "dashboard/test_differences.py",
+        "results/test_differences.py",
     ),
     Mutation(
         "experiments/dashboard/curves.py",
@@ -270,10 +270,10 @@ MUTATIONS = [
         "dashboard/test_curves.py",
     ),
     Mutation(
-        "experiments/dashboard/comparable.py",
+        "experiments/results/configurations.py",
         "key=lambda key: -counts[key])",
         "key=lambda key: counts[key])",
-        "dashboard/test_comparable.py",
+        "results/test_configurations.py",
     ),
     Mutation(
         "experiments/commands/options.py",

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.dashboard.comparable import Comparable, Configuration, comparable
 from experiments.dashboard.curves import (
     POINTS,
     Columns,
@@ -21,7 +20,6 @@ from experiments.dashboard.curves import (
     mean_curve,
     parse_metrics,
 )
-from experiments.dashboard.differences import MARGIN, baselines, differences, measured, of_seeds, summary
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs
 from experiments.dashboard.searches import readable_searches
@@ -35,8 +33,10 @@ from experiments.record.dotted import Values, value_at
 from experiments.record.folder import METRICS, RENDERED
 from experiments.record.result import Fields
 from experiments.results.checked import CHANGED
-from experiments.results.columns import COLUMNS, TASK, rows_of, scores_of, table_of
+from experiments.results.columns import TASK, rows_of, scores_of, settings_among, table_of
 from experiments.results.comparability import remarks, shared_its_machine
+from experiments.results.configurations import Comparable, Configuration, comparable
+from experiments.results.differences import MARGIN, baselines, differences, measured, of_seeds, summary
 from experiments.results.index import Index
 from experiments.statistics.evidence import standard_error
 
@@ -53,6 +53,8 @@ MORE = {name: name for name in ("bits_per_byte", "flops_per_token", "tokens", "w
 OF_RUN = ("run", "seed", "status", "reason", "loss", "tokens_per_second", "peak_memory_bytes", "wall_seconds", "steps")
 # means whose interval is drawn
 WITH_INTERVAL = ("loss", "tokens_per_second", "peak_memory_bytes")
+# the maximum number of differences, over all configurations that may be the baseline
+DIFFERENCES = 3000
 # the maximum number of runs with curves on a page, and of numbers in curves
 CURVES = 400
 CURVE_NUMBERS = 150_000
@@ -81,11 +83,10 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, A
         for line in remarks(results):
             notes.append(f"Remark: {line}.")
             print(line, file=sys.stderr)
-        rows = [row | more for row, more in zip(table_of(results), rows_of(Values(results), MORE), strict=True)]
-        scores = list(scores_of(results))
-        measures = [column for column, place in COLUMNS.items() if column in rows[0] and column not in ("seed", "run")
-                    and not place.startswith("config.")] + [*MORE, *scores]  # fmt: skip
-        settings = [column for column in rows[0] if column not in {*measures, "run"}]
+        table, scores = table_of(results), list(scores_of(results))
+        settings = settings_among(table[0], results)
+        measures = [column for column in table[0] if column not in (*settings, *scores, "run")] + [*MORE, *scores]
+        rows = [row | more for row, more in zip(table, rows_of(Values(results), MORE), strict=True)]
         known = comparable(results, rows, settings)
         curves, points = _curves(known, results, index)
         heads = _readable_heads([result["folder"] for result in results], index, leave_out)
@@ -107,7 +108,7 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, A
         "scores": scores,
         "margin": MARGIN,
         "shared": {column: rows[0][column] for column in shared if rows[0][column] is not None},
-        "comparisons": [_comparison(number, known, results, rows) for number in range(len(known.comparisons))],
+        "comparisons": [_comparison(number, known, results) for number in range(len(known.comparisons))],
         "configurations": [_configuration(each, rows, varying, means) for each in known.configurations],
         "run_columns": [*OF_RUN, *scores],
         "runs": [[row[column] for column in (*OF_RUN, *scores)] for row in rows],
@@ -156,12 +157,14 @@ def _configuration(of: Configuration, rows: list[Row], settings: list[str], meas
     }
 
 
-def _comparison(number: int, known: Comparable, results: list[Fields], rows: list[Row]) -> dict[str, Any]:
+def _comparison(number: int, known: Comparable, results: list[Fields]) -> dict[str, Any]:
     """The configurations of one set of conditions, the conditions in words, and the differences from each baseline."""
-    members = {place: of for place, of in enumerate(known.configurations) if of.comparison == number}
+    members = known.members(number)
     unigram = {results[run]["unigram_loss"] for of in members.values() for run in of.finished.values()} - {None}
     compared = measured(members, results)
-    chosen = baselines(compared, [str(rows[of.runs[0]]["variant"]) for of in known.configurations])
+    suited = baselines(compared)
+    # the differences from each of them are computed
+    chosen = suited[: max(1, DIFFERENCES // max(1, len(suited)))]
     return {
         "says": known.comparisons[number],
         "unigram": unigram.pop() if len(unigram) == 1 else None,

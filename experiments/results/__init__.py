@@ -1,1 +1,1 @@
-"""Results of many runs: found by name or settings, read fast, marked where a file has changed, laid out as rows."""
+"""Results of many runs: found, read fast, marked where a file has changed, laid out as rows, compared over seeds."""

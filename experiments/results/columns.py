@@ -55,16 +55,15 @@ SCORES = ("scores", "text_scores")
 
 def tables_of(results: list[Fields]) -> list[list[Fields]]:
     """A table of pretrained runs, and one for each task of fine-tuned runs, because they have different scores."""
-    tasks = by_task(results)
-    return [table_of(tasks[task]) for task in sorted(tasks, key=lambda task: task or "")]
+    return [table_of(of_task) for of_task in by_task(results).values()]
 
 
 def by_task(results: list[Fields]) -> dict[str | None, list[Fields]]:
-    """The results of each task, by its name; those of pretrained runs under None."""
+    """The results of each task, by its name; first those of pretrained runs, under None."""
     tasks: dict[str | None, list[Fields]] = {}
     for task, result in zip(Values(results).at(TASK["task"]), results, strict=True):
         tasks.setdefault(task, []).append(result)
-    return tasks
+    return dict(sorted(tasks.items(), key=lambda item: item[0] or ""))
 
 
 def table_of(results: list[Fields]) -> list[Fields]:
@@ -131,6 +130,13 @@ def _measured(results: list[Fields]) -> dict[str, str]:
 def scores_of(results: list[Fields]) -> dict[str, str]:
     """The places of the scores, besides losses, that any of the results has: those of a task, or of texts."""
     return {name: f"{field}.{name}" for field in SCORES for result in results for name in result[field] or {}}
+
+
+def settings_among(columns: Iterable[str], results: list[Fields]) -> list[str]:
+    """Those columns of a table of results that are settings, the seed included."""
+    others = {column for column, place in COLUMNS.items() if not place.startswith("config.")} - {"seed"}
+    others |= scores_of(results).keys()
+    return [column for column in columns if column not in others]
 
 
 def rows_of(values: Values, columns: dict[str, str]) -> list[Fields]:

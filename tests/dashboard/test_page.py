@@ -58,6 +58,15 @@ def test_runs_of_different_objectives_are_told_apart(make, tmp_path):
     assert data["comparisons"][1]["baselines"] == [1] and data["comparisons"][0]["differences"] == {0: {}}
 
 
+def test_few_configurations_may_be_the_baseline_where_there_are_many(make, tmp_path, monkeypatch):
+    for heads in (1, 2, 3, 4):
+        make(f"run-{heads}", heads=heads, losses=(6.0, 5.0, 4.5, 4.0 + heads))
+    for most, offered in ((100, [0, 1, 2, 3]), (8, [0, 1]), (3, [0])):
+        monkeypatch.setattr(page, "DIFFERENCES", most)
+        (comparison,) = page_data([], tmp_path / "runs")["comparisons"]
+        assert comparison["baselines"] == list(comparison["differences"]) == offered
+
+
 def test_whole_configurations_share_out_the_curves(make, tmp_path, monkeypatch):
     monkeypatch.setattr(page, "CURVES", 6)
     monkeypatch.setattr(page, "CURVE_NUMBERS", 100)

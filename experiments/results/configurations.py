@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.display.rows import Row
 from experiments.record.dotted import Values
 from experiments.record.folder import FINAL
 from experiments.record.result import Fields
@@ -37,8 +36,12 @@ class Comparable:
     configurations: list[Configuration]
     comparisons: list[str]  # the conditions in words, as far as they differ
 
+    def members(self, comparison: int) -> dict[int, Configuration]:
+        """The configurations that may be compared under these conditions, by their numbers."""
+        return {number: of for number, of in enumerate(self.configurations) if of.comparison == comparison}
 
-def comparable(results: Sequence[Fields], rows: Sequence[Row], settings: Sequence[str]) -> Comparable:
+
+def comparable(results: Sequence[Fields], rows: Sequence[Fields], settings: Sequence[str]) -> Comparable:
     """Group runs into configurations, and configurations by their conditions.
 
     results: the runs. rows: their columns, as of `attn compare`. settings: the columns that are settings.
@@ -70,7 +73,7 @@ def comparable(results: Sequence[Fields], rows: Sequence[Row], settings: Sequenc
     return Comparable(columns, list(configurations.values()), texts)
 
 
-def _distinguishing(rows: Sequence[Row], settings: Sequence[str]) -> list[str]:
+def _distinguishing(rows: Sequence[Fields], settings: Sequence[str]) -> list[str]:
     """The columns in which configurations differ under the same conditions, without sizes that follow from others."""
     values = {column: [row[column] for row in rows] for column in settings}
     sizes = list(telling({column: values[column] for column in SIZES if column in values}, [()] * len(rows)))
@@ -123,7 +126,7 @@ def _settings_key(conditions: Mapping[str, Any]) -> str:
     return _key({name: value for name, value in conditions.items() if CONDITIONS[name].startswith("config.")})
 
 
-def _usual(columns: Sequence[str], rows: Sequence[Row]) -> dict[str, str]:
+def _usual(columns: Sequence[str], rows: Sequence[Fields]) -> dict[str, str]:
     """The values of settings in groups, such as `model.position`, that more than half of the configurations have.
 
     rows: one of each configuration.
@@ -132,7 +135,7 @@ def _usual(columns: Sequence[str], rows: Sequence[Row]) -> dict[str, str]:
     return {column: value for column, [(value, count)] in counts.items() if 2 * count > len(rows)}
 
 
-def _name(columns: Sequence[str], row: Row, usual: Mapping[str, str]) -> str:
+def _name(columns: Sequence[str], row: Fields, usual: Mapping[str, str]) -> str:
     """The settings that distinguish a configuration, as a name: "talking_heads, heads 24".
 
     A setting with its usual value is not said, and the group of a setting only if another has the same last word.

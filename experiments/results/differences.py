@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from experiments.dashboard.comparable import Configuration
+from experiments.record.dotted import value_at
 from experiments.record.result import Fields
+from experiments.results.columns import COLUMNS
+from experiments.results.configurations import Configuration
 from experiments.statistics.comparison import Compared, MarkKind, Word, claim_p_value, claim_word
 from experiments.statistics.evidence import ALPHA, Anytime, finite_half_width, mean_and_deviation, standard_error
 from experiments.statistics.holm import holm_levels
 from experiments.statistics.plateau import marks, mean_late_gain, stuck
 
 MARGIN = 0.01  # nats: a difference that would matter
-# maximum number of differences, over all configurations that may be the baseline
-MOST = 3000
 DEFAULT = "multi_head"  # variant of the first baseline, if there is one
 # of the claim "better than the baseline"
 WORDS: dict[Word, str] = {"holds": "better", "reversed": "worse"}
@@ -37,6 +37,7 @@ class Measured:
     """What the comparisons of a configuration with others rest on."""
 
     name: str
+    variant: str
     losses: dict[int, float]  # of each seed that has finished
     stuck: Mapping[MarkKind, str]  # why it may not decide a comparison
     late_gain: float | None  # in nats
@@ -47,19 +48,17 @@ def measured(configurations: Mapping[int, Configuration], results: Sequence[Fiel
     return {number: _measured(configuration, results) for number, configuration in configurations.items()}
 
 
-def baselines(known: Mapping[int, Measured], variants: Sequence[str]) -> list[int]:
+def baselines(known: Mapping[int, Measured]) -> list[int]:
     """The configurations that may be the baseline, the most suitable first.
 
-    Those of the variant DEFAULT come first, then those with most seeds, then those with the lowest loss. The
-    differences from every baseline are computed, so fewer are chosen if there are more configurations.
+    Those of the variant DEFAULT come first, then those with most seeds, then those with the lowest loss.
     """
 
     def suited(number: int) -> tuple[bool, int, float]:
         losses = known[number].losses
-        return variants[number] != DEFAULT, -len(losses), sum(losses.values()) / len(losses)
+        return known[number].variant != DEFAULT, -len(losses), sum(losses.values()) / len(losses)
 
-    finished = [number for number, one in known.items() if one.losses]
-    return sorted(finished, key=suited)[: max(1, MOST // max(1, len(finished)))]
+    return sorted((number for number, one in known.items() if one.losses), key=suited)
 
 
 def differences(baseline: int, known: Mapping[int, Measured]) -> dict[int, Any]:
@@ -93,7 +92,9 @@ def _measured(configuration: Configuration, results: Sequence[Fields]) -> Measur
     ended = [results[run] for run in configuration.finished.values()]
     diverged = sum(results[run]["status"] == "nan" for run in configuration.runs)
     reasons = stuck(ended, diverged, len(configuration.runs))
-    return Measured(configuration.name, of_seeds(configuration, results), reasons, mean_late_gain(ended))
+    variant = str(value_at(results[configuration.runs[0]], COLUMNS["variant"]))
+    losses = of_seeds(configuration, results)
+    return Measured(configuration.name, variant, losses, reasons, mean_late_gain(ended))
 
 
 def _compared(one: Measured, baseline: Measured) -> Compared:

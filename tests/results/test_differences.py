@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
-from experiments.dashboard.comparable import Configuration
-from experiments.dashboard.differences import MARGIN, baselines, differences, measured, summary
 from experiments.record.result import UNKNOWN
+from experiments.results.configurations import Configuration
+from experiments.results.differences import MARGIN, baselines, differences, measured, summary
 from experiments.statistics.evidence import Anytime, interval
 
 
-def made(losses: dict[str, dict[int, float]], **more):
-    """(configurations, results) of losses by seed; `more`: fields of every result."""
+def made(losses: dict[str, dict[int, float]], talking: Collection[str] = (), **more):
+    """(configurations, results) of losses by seed; `more`: fields of every result.
+
+    talking: the names of those that have talking heads; the others have plain ones.
+    """
     results, configurations = [], {}
     for number, (name, by_seed) in enumerate(losses.items()):
         configuration = Configuration(name, 0)
@@ -19,7 +24,8 @@ def made(losses: dict[str, dict[int, float]], **more):
             configuration.runs.append(len(results))
             configuration.finished[seed] = len(results)
             ended = {"status": "done", "validation_loss": loss, "unigram_loss": 9.0, "seed": seed}
-            results.append(UNKNOWN | ended | more)
+            config = {"variant": {"name": "talking_heads" if name in talking else "multi_head"}}
+            results.append(UNKNOWN | ended | {"config": config} | more)
         configurations[number] = configuration
     return configurations, results
 
@@ -88,13 +94,13 @@ def test_what_has_not_begun_to_learn_or_still_learns_or_diverged_is_not_tested()
     assert differences(0, measured(configurations, results))[1]["why"] == "low diverged with 1 of 7 seeds"
 
 
-def test_the_first_baseline_is_multi_head_with_most_seeds_then_the_lowest_loss(monkeypatch):
-    losses = {"a": of(4, 0, 0, 0), "b": of(5, 0), "c": of(6, 0, 0), "d": of(5.5, 0, 0), "none": {}}
-    configurations, results = made(losses)
-    variants = ["talking_heads", "multi_head", "multi_head", "multi_head", "multi_head"]
-    assert baselines(measured(configurations, results), variants) == [3, 2, 1, 0]
-    monkeypatch.setattr("experiments.dashboard.differences.MOST", 8)
-    assert baselines(measured(configurations, results), variants) == [3, 2]
+def test_the_first_baseline_is_multi_head_with_most_seeds_then_the_lowest_loss():
+    losses = {"a": of(4, 0, 0, 0), "b": of(5, 0), "c": of(6, 0, 0), "d": of(5.5, 0, 0)}
+    configurations, results = made(losses, talking={"a"})
+    # without a loss there is nothing to compare with
+    configurations[4] = Configuration("none", 0, [len(results)])
+    results.append(UNKNOWN | {"status": "nan"})
+    assert baselines(measured(configurations, results)) == [3, 2, 1, 0]
 
 
 def test_a_summary_is_mean_error_and_half_of_the_interval():
