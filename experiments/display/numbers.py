@@ -1,4 +1,4 @@
-"""Numbers of one run as text for people."""
+"""Numbers as text for people."""
 
 from __future__ import annotations
 
@@ -26,6 +26,16 @@ def words(name: str) -> str:
 def significant(value: float) -> str:
     """A number with its meaningful decimals."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 100 else f"{value:.2f}"
+
+
+def interval_text(bounds: tuple[float, float] | None, digits: int = 3) -> str | None:
+    """An interval as text; None if it is infinite."""
+    return f"[{bounds[0]:+.{digits}f}, {bounds[1]:+.{digits}f}]" if bounds else None
+
+
+def difference_text(mean: float, bounds: tuple[float, float] | None) -> str:
+    """A mean difference with its interval."""
+    return f"{mean:+.4f} {interval_text(bounds) or '(no finite interval yet)'}"
 
 
 def number(value: float | None, form: str, after: str = "", before: str = "") -> str:

@@ -83,6 +83,16 @@ def is_number_column(rows: list[Row], key: str) -> bool:
     return any(isinstance(row[key], int | float) for row in rows)
 
 
+def shared_by(rows: list[Row]) -> Row:
+    """The columns in which all rows have the same value."""
+    return {key: value for key, value in rows[0].items() if all(row[key] == value for row in rows)}
+
+
+def title(key: str) -> str:
+    """The title of a column for people; its values have the unit."""
+    return key.removesuffix("_bytes")
+
+
 def _print_table(rows: list[Row], caption: str, console: Console) -> None:
     # a pipe has no width to fit into: keep each row on one line, and all rows
     if not console.is_terminal:
@@ -96,7 +106,7 @@ def _print_table(rows: list[Row], caption: str, console: Console) -> None:
         console.print(whole)
         return
     # too wide: what all rows share is said once, above, then the longest text goes under its row; at the worst a block
-    shared = {key: value for key, value in rows[0].items() if all(row[key] == value for row in rows)}
+    shared = shared_by(rows)
     rest = [{key: row[key] for key in row if key not in shared} for row in rows]
     console.print(_block(shared), "")
     table = _table(rest, caption, broken="_\n")
@@ -135,14 +145,14 @@ def _fits(table: Table, console: Console) -> bool:
 
 
 def _block(row: Row) -> Columns:
-    return Columns([Text(f"{_title(key)} {readable(key, value)}") for key, value in row.items()], padding=(0, 3))
+    return Columns([Text(f"{title(key)} {readable(key, value)}") for key, value in row.items()], padding=(0, 3))
 
 
 def _padded(rows: list[Row]) -> list[str]:
     """One line for each row, with columns padded to their widest value."""
     columns = []
     for key in rows[0] if rows else []:
-        column = [_title(key), *_texts(key, [row[key] for row in rows])]
+        column = [title(key), *_texts(key, [row[key] for row in rows])]
         width, right = max(map(len, column)), is_number_column(rows, key)
         columns.append([value.rjust(width) if right else value.ljust(width) for value in column])
     return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
@@ -169,11 +179,7 @@ def _table(rows: list[Row], caption: str, broken: str = "_", whole: bool = False
         is_prose = not whole and any(" " in text and len(text) > PROSE for text in texts)
         width = SENTENCE if is_prose else max(map(len, texts))
         side: Literal["left", "right"] = "right" if is_number_column(rows, key) else "left"
-        table.add_column(_title(key).replace("_", broken), justify=side, min_width=width)
+        table.add_column(title(key).replace("_", broken), justify=side, min_width=width)
     for row in rows:
         table.add_row(*(Text(readable(key, value)) for key, value in row.items()))
     return table
-
-
-def _title(key: str) -> str:
-    return key.removesuffix("_bytes")

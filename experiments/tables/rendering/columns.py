@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from experiments.display.numbers import difference_text
 from experiments.display.rows import Row
 from experiments.tables.partial import SIGN
-from experiments.tables.rendering.sentences import interval_text
 from experiments.tables.report import Line, Report
 
 HEADS = ("h_k", "h", "h_v")
@@ -58,9 +58,8 @@ def _difference(line: Line) -> str | None:
     if line["difference"] is None:
         return None
     low, high = line["difference_low"], line["difference_high"]
-    bounds = interval_text((low, high)) if low is not None else None
     sign = f" {SIGN}" if line["difference_of_seeds"] else ""
-    return f"{line['difference']:+.4f} {bounds or '(no finite interval yet)'}{sign}"
+    return difference_text(line["difference"], None if low is None else (low, high)) + sign
 
 
 def _unigram(line: Line, report: Report) -> float | None:

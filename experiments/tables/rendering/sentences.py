@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from experiments.display.numbers import interval_text
 from experiments.failures.wording import joined, plural
 from experiments.statistics.comparison import AnyComparison, Compared, Exact
 from experiments.tables.definition.published import MARKS
@@ -192,8 +193,3 @@ def is_small(comparison: AnyComparison) -> bool:
 
 def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
-
-
-def interval_text(bounds: tuple[float, float] | None, digits: int = 3) -> str | None:
-    """An interval as text; None if it is infinite."""
-    return f"[{bounds[0]:+.{digits}f}, {bounds[1]:+.{digits}f}]" if bounds else None
