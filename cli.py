@@ -371,20 +371,38 @@ def evaluate(
 def compare(
     selection: Selection = None,
     runs: Runs = RUNS,
+    over_seeds: Annotated[
+        bool,
+        typer.Option(
+            "--over-seeds",
+            help="A row for each configuration: means over its seeds, and the difference from a baseline.",
+        ),
+    ] = False,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="With --over-seeds: a setting of the baseline; may be repeated. Default: multi-head attention.",
+            autocompletion=_complete,
+        ),
+    ] = None,
     sort: Annotated[str, typer.Option(help="Column to sort by; a leading - reverses the order.")] = "loss",
-    format: Format = "table",
+    format: Annotated[
+        Literal["table", "markdown", "latex", "csv", "json"], typer.Option(help="How to print the table.")
+    ] = "table",
 ) -> None:
-    """Print a table of finished runs.
+    """Print a table of finished runs, or of configurations over their seeds.
 
     \b
       attn compare
       attn compare variant=talking_heads heads=24 --sort -tokens_per_second
       attn compare runs/multi_head-* --format markdown
+      attn compare --over-seeds --baseline variant=multi_head --baseline heads=24
     """
     with _command("compare"):
         from experiments.commands.compare import compare_runs
 
-        compare_runs(selection or [], runs, sort, format)
+        compare_runs(selection or [], runs, sort, format, over_seeds, baseline or [])
 
 
 @app.command()

@@ -1,13 +1,16 @@
-"""`attn compare`: finished runs side by side, from their result files alone."""
+"""`attn compare`: finished runs, or configurations over their seeds, side by side, from their result files alone."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from experiments.display.rows import Row, show
+from experiments.display.latex import as_latex
+from experiments.display.numbers import difference_text
+from experiments.display.rows import Row, readable, show
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.processes.collection import without_collection
@@ -16,38 +19,100 @@ from experiments.record.result import Fields
 from experiments.results.checked import first_lines, marked_result
 from experiments.results.columns import tables_of
 from experiments.results.comparability import differing_conditions, remarks, shared_its_machine
+from experiments.results.configurations import is_finished
 from experiments.results.find import where
 from experiments.results.index import Index
+from experiments.results.over_seeds import BASELINE, DEVIATION, tables_over_seeds
 from experiments.results.selection import matching, named_folders, without_match
 
 
 @without_collection()
-def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> None:
+def compare_runs(
+    selection: list[str], runs: Path, sort: str, format: str, over_seeds: bool = False, baseline: Sequence[str] = ()
+) -> None:
     """Print the runs that are named or that match every key=value; without either, all finished runs.
+
+    over_seeds: print their configurations instead. baseline: key=value, with which the baseline of these agrees.
 
     Raises Mistake.
     """
+    _check_baseline(baseline, over_seeds)
     ended = ended_results(runs, selection)
     results = matching(selection, ended)
-    tables = tables_of(results)
+    tables = tables_over_seeds(results, [*baseline]) if over_seeds else tables_of(results)
     if not tables:
         hint = "" if ended else "attn train makes one; --runs names another folder"
         raise Mistake(f"no finished run {where(runs)}{without_match(selection, ended)}", hint)
+    if baseline and not any(row["verdict"] == BASELINE for rows in tables for row in rows):
+        raise Mistake(f"--baseline: no configuration with a loss{without_match([*baseline], results)}")
     tables = sorted_tables(sort, tables)
+    if over_seeds and (left := len(results) - sum(map(is_finished, results))):
+        print(f"in no mean, because they have not finished with a loss: {left} of {len(results)} runs", file=sys.stderr)
     if beside := sum(map(shared_its_machine, results)):
         print(f"tokens_per_second of {beside} of {len(results)} runs were measured beside other work", file=sys.stderr)
     if conditions := differing_conditions(results):
         print(f"losses can be compared only between runs with the same {', '.join(conditions)}", file=sys.stderr)
     for line in remarks(results):
         print(line, file=sys.stderr)
-    if format in ("table", "markdown"):
+    if format in ("table", "markdown", "latex"):
+        if over_seeds:
+            _say_why(tables)
         for number, rows in enumerate(tables):
             if number:
                 print()
-            show(rows, format)
+            shown = _for_people(rows) if over_seeds else rows
+            if format == "latex":
+                print(as_latex(shown), end="")
+            else:
+                show(shown, format)
         return
     columns = list(dict.fromkeys(column for rows in tables for column in rows[0]))
     show([{column: row.get(column) for column in columns} for rows in tables for row in rows], format)
+
+
+def _check_baseline(baseline: Sequence[str], over_seeds: bool) -> None:
+    for item in baseline:
+        if not over_seeds:
+            raise Mistake(f"--baseline {item}: needs --over-seeds")
+        if "=" not in item:
+            raise Mistake(f"--baseline {item}: must be KEY=VALUE", "such as variant=multi_head")
+
+
+def _say_why(tables: list[list[Row]]) -> None:
+    """The reasons for verdicts, which have no room in a table for people, on stderr."""
+    with first_lines(_say) as say:
+        for row in chain.from_iterable(tables):
+            if row["why"]:
+                say(f"{row['configuration']}: {row['verdict']}: {row['why']}")
+
+
+def _for_people(rows: list[Row]) -> list[Row]:
+    """Rows of configurations with each mean and its deviation, and each difference and its interval, in one column.
+
+    Columns without any value are left out, and sizes of heads that follow from the others.
+    """
+    merged = [_merged(row) for row in rows]
+    kept = [key for key in merged[0] if any(row[key] is not None for row in merged) and not _follows(key, merged)]
+    return [{key: row[key] for key in kept} for row in merged]
+
+
+def _follows(column: str, rows: list[Row]) -> bool:
+    """Whether a column is the size of a head of which all together are as wide as the model."""
+    is_size = column in ("key_size", "value_size")
+    return is_size and all(row[column] and row[column] * row["heads"] == row["hidden_size"] for row in rows)
+
+
+def _merged(row: Row) -> Row:
+    texts = {
+        column: f"{readable(column, row[column])} +- {readable(column, row[column + DEVIATION])}"
+        for column in row
+        if row.get(column + DEVIATION)
+    }
+    if row["difference"] is not None:
+        low, high = row["difference_low"], row["difference_high"]
+        texts["difference"] = difference_text(row["difference"], None if low is None else (low, high))
+    others = ("configuration", "difference_low", "difference_high", "why")
+    return {key: texts.get(key, row[key]) for key in row if key not in others and not key.endswith(DEVIATION)}
 
 
 def ended_results(runs: Path, selection: list[str]) -> list[Fields]:

@@ -116,7 +116,7 @@ def _print_table(rows: list[Row], caption: str, console: Console) -> None:
     if longest := _longest(rest):
         table = _table([{key: row[key] for key in row if key != longest} for row in rest], "", broken="_\n", whole=True)
         if _fits(table, console):
-            _print_with_texts(table, [str(row[longest]) for row in rest], caption, console)
+            _print_with_texts(table, [readable(longest, row[longest]) for row in rest], caption, console)
             return
     for row in rest:
         console.print(_block(row), "")

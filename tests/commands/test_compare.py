@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import os
 import re
@@ -275,3 +276,91 @@ def test_another_precision_or_machine_than_that_of_other_runs_is_said(tmp_path, 
         assert (line in capsys.readouterr().err) == said, selection
         assert any(line in note for note in page_data(selection, tmp_path)["notes"]) == said, selection
         capsys.readouterr()
+
+
+@pytest.fixture
+def sweep(tmp_path) -> Path:
+    """Two variants with two numbers of heads, six seeds each, under two budgets; one run has diverged."""
+    for variant, heads, steps, seed in itertools.product(("multi_head", "talking_heads"), (6, 24), (40, 60), range(6)):
+        # seeds share a part of their luck
+        loss = 5 + seed / 10 - heads / 100 - steps / 1000 - (variant == "talking_heads") * (0.1 + seed % 3 / 50)
+        diverges = (variant, heads, steps, seed) == ("talking_heads", 24, 60, 5)
+        config = {"variant": {"name": variant, "key_heads": heads}, "max_steps": steps}
+        name = f"{variant}-{heads}-{steps}-{seed}"
+        result = small_result(name, None if diverges else loss, seed, heads, **config)
+        (folder := tmp_path / result.pop("run")).mkdir()
+        (folder / "config.yaml").write_text(config_text(result["config"]))
+        leave_result(folder, **result | {"tokens_per_second": 1000.0 * (seed + heads), "late_gain": 0.001})
+    return tmp_path
+
+
+def test_configurations_have_the_numbers_of_the_comparison_page(sweep, capsys):
+    compare_runs([], sweep, "loss", "json", over_seeds=True)
+    rows = json.loads(capsys.readouterr().out)
+    data, place = page_data([], sweep), {}
+    for number, of in enumerate(data["configurations"]):
+        comparison = data["comparisons"][of["comparison"]]
+        place[comparison["says"], of["name"]] = number, of, comparison
+    assert len(rows) == len(place) == 8
+    for row in rows:
+        number, of, comparison = place[row["conditions"], row["configuration"]]
+        means = dict(zip(data["measures"], of["means"], strict=True))
+        errors = dict(zip(data["measures"], of["errors"], strict=True))
+        assert row["seeds"] == len(of["ended"])
+        for column in ("loss", "tokens_per_second"):
+            assert row[column] == pytest.approx(means[column], rel=1e-5)
+        assert row["loss_deviation"] == pytest.approx(errors["loss"] * row["seeds"] ** 0.5, rel=1e-5)
+        baseline = comparison["baselines"][0]
+        if number == baseline:
+            assert row["verdict"] == "baseline" and row["difference"] is None
+            continue
+        shown = comparison["differences"][baseline][number]
+        half = (row["difference_high"] - row["difference_low"]) / 2
+        assert (row["difference"], half) == pytest.approx((shown["mean"], shown["half"]), rel=1e-4)
+        assert (row["pairs"], row["verdict"], row["why"] or "") == (shown["n"], shown["word"], shown["why"])
+    assert {row["verdict"] for row in rows} == {"baseline", "better", "worse", "not tested"}
+
+
+def test_configurations_for_people_have_a_table_for_each_set_of_conditions(sweep, capsys):
+    compare_runs([], sweep, "heads", "markdown", over_seeds=True, baseline=["variant=talking_heads", "heads=6"])
+    captured = capsys.readouterr()
+    first, second = captured.out.split("\n\n")
+    assert "| max_steps 40 |" in first and "| max_steps 60 |" in second and len(first.splitlines()) == 6
+    assert re.search(r"\| 6 \| 5\.1500 \+- 0\.1871 \|.*\| \+0\.1200 \[\+0\.\d{3}, \+0\.\d{3}\] \| 6 \| worse \|", first)
+    assert first.count("baseline") == second.count("baseline") == 1
+    # a size that follows, and what no row has
+    assert not {"key_size", "value_size", "why", "loss_deviation", "configuration"} & set(re.findall(r"\w+", first))
+    said = captured.err.splitlines()
+    assert "in no mean, because they have not finished with a loss: 1 of 48 runs" in said
+    assert "losses can be compared only between runs with the same max_steps" in said
+    assert "talking_heads, heads 24: not tested: talking_heads, heads 24 diverged with 1 of 6 seeds" in said
+    compare_runs(["max_steps=40"], sweep, "-difference", "latex", over_seeds=True)
+    text = capsys.readouterr().out
+    assert r"\toprule" in text and "max_steps" not in text and r"talking\_heads" in text
+
+
+def test_a_size_of_heads_that_does_not_follow_is_shown(tmp_path, capsys):
+    for heads in (6, 12):
+        (folder := tmp_path / str(heads)).mkdir()
+        leave_result(folder, **small_result("", 5.0, heads=heads, key_size=8) | {"run": None})
+    compare_runs([], tmp_path, "loss", "markdown", over_seeds=True)
+    header = capsys.readouterr().out.splitlines()[0]
+    assert "| key_size |" in header and "value_size" not in header
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"baseline": ["heads=6"]}, "--baseline heads=6: needs --over-seeds"),
+        ({"over_seeds": True, "baseline": ["d"]}, "--baseline d: must be KEY=VALUE\n  such as variant=multi_head"),
+        (
+            {"over_seeds": True, "baseline": ["variant=talkin_heads"]},
+            r"--baseline: no configuration with a loss matches variant=talkin_heads \(did you mean talking_heads\?\)$",
+        ),
+        ({"over_seeds": True, "baseline": ["heads=6", "heads=24"]}, "heads is given twice: 6 and 24"),
+        ({"over_seeds": True, "sort": "los"}, "--sort los: there is no such column.*loss"),
+    ],
+)
+def test_mistakes_over_seeds(runs, options, message):
+    with pytest.raises(Mistake, match=message):
+        compare_runs([], runs, **{"sort": "loss", "format": "table"} | options)

@@ -28,6 +28,16 @@ def test_an_interval_stays_in_one_line_and_a_sentence_stands_below_its_row(width
     assert width != 60 or (sentence in said and sentence.upper() in said)
 
 
+def test_a_missing_text_below_its_row_is_a_dash():
+    rows = [
+        {"row": "a", "seeds": 1, "difference": "+0.3333 [+0.3000, +0.3666]"},
+        {"row": "b", "seeds": 2, "difference": None},
+    ]
+    terminal = Console(file=io.StringIO(), width=30, force_terminal=True, color_system=None)
+    show(rows, "table", console=terminal)
+    assert [line.strip() for line in terminal.file.getvalue().splitlines()][-2:] == ["b       2", "-"]
+
+
 def test_numbers_of_a_column_have_as_many_digits_after_the_point():
     assert [readable("perplexity", value) for value in (107.96, 100.5, 999.96)] == ["108.0", "100.5", "1,000.0"]
     assert [readable("loss", value) for value in (4.5, 1e-5, 1234.5)] == ["4.5000", "1e-05", "1,234"]
