@@ -9,14 +9,22 @@ from pathlib import Path
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 
+KEPT_HEADS = "heads.json"  # in the folder of a smaller model that `attn heads` wrote, which is no run
+
 
 def find_runs(name: str, runs: Path) -> list[Path]:
     """The run folder with this path or name, or otherwise all whose names begin with it. Raises Mistake."""
     if not name.strip():
         raise Mistake("a run's name is empty", "`attn compare` lists the finished ones")
     path = Path(name)
-    if exact := [folder for folder in (path, runs / path) if _is_run(folder)]:
+    places = (path, runs / path)
+    if exact := [folder for folder in places if _is_run(folder)]:
         return exact[:1]
+    if smaller := next((folder for folder in places if (folder / KEPT_HEADS).is_file()), None):
+        raise Mistake(
+            f"{smaller}: is a model from which `attn heads` removed heads, not a run; only `load_pruned` of "
+            "experiments.heads.measures.pruning reads it"
+        )
     folder = path.parent if len(path.parts) > 1 else runs
     # . and / have no name
     pattern = f"{path.name}*" if path.name else ""
@@ -62,4 +70,4 @@ def _with_starts(names: list[str]) -> list[str]:
 
 
 def _is_run(folder: Path) -> bool:
-    return (folder / "config.yaml").is_file()
+    return (folder / "config.yaml").is_file() and not (folder / KEPT_HEADS).exists()

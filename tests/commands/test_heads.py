@@ -84,6 +84,8 @@ def test_two_runs_side_by_side(attn, tiny, tmp_path):
         assert ("projections.png" in kinds) == folder.name.startswith("talking")
         heads = parquet.read_table(folder / "heads" / "heads.parquet").to_pylist()
         assert [(row["layer"], row["head"]) for row in heads] == [(i, h) for i in (1, 2) for h in (1, 2, 3)]
+        with pytest.raises(Mistake, match=r"pruned-2: is a model from which `attn heads` removed heads, not a run"):
+            find_run(str(folder / "heads" / "pruned-2"), tmp_path / "runs")
         pruned = load_pruned(folder / "heads" / "pruned-2")
         assert sum(layer.attention.value_heads for layer in pruned.model.layers) == 2
         gated = load_pruned(folder / "heads" / "gated")

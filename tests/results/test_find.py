@@ -46,3 +46,15 @@ def test_a_pattern_that_no_shell_has_read_is_looked_for_in_its_own_folder(runs, 
     # a folder that is no run hides none
     (runs.parent / "d").mkdir(exist_ok=True)
     assert find_runs("d", runs) == [runs / "d"]
+
+
+def test_a_model_without_some_of_its_heads_is_no_run(runs):
+    smaller = runs / "a" / "heads" / "pruned-6"
+    smaller.mkdir(parents=True)
+    for name in ("config.yaml", "heads.json"):
+        (smaller / name).touch()
+    for name in (str(smaller), "a/heads/pruned-6"):
+        with pytest.raises(Mistake, match=r"pruned-6: is a model .* not a run; only `load_pruned` .* reads it"):
+            find_run(name, runs)
+    with pytest.raises(Mistake, match="there is no run"):
+        find_run(f"{smaller}"[:-1], runs)

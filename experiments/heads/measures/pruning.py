@@ -25,6 +25,7 @@ from experiments.objectives.loss import loss
 from experiments.objectives.objective import Batch
 from experiments.record.checkpoint_file import restore, weights, write_tensors
 from experiments.record.folder import CONFIG, TOKENIZER, config_text, parse_config
+from experiments.results.find import KEPT_HEADS
 from experiments.tasks.pretraining import Pretraining
 
 Head = tuple[int, int]  # layer and head, from 0
@@ -89,7 +90,7 @@ def export_pruned(run: TrainedRun, removed: Iterable[Head], folder: Path) -> Tra
     kept_heads = remove_heads(model, removed)
     swept(folder)
     write(folder / CONFIG, config_text(run.settings.model_dump()))
-    write_sealed(folder / "heads.json", {"heads": kept_heads})
+    write_sealed(folder / KEPT_HEADS, {"heads": kept_heads})
     with replacing(folder / TOKENIZER) as temporary:
         run.tokenizer.save(temporary)
     with replacing(folder / "model.safetensors") as temporary:
@@ -109,7 +110,7 @@ def load_pruned(folder: Path) -> PrunedModel:
     settings = from_tree(parse_config(read_bytes(folder / CONFIG)))
     tokenizer = load(folder / TOKENIZER)
     model = Pretraining(settings).build_model(tokenizer.vocabulary_size).eval()
-    for layer, kept_heads in zip(model.layers, read_sealed(folder / "heads.json")["heads"], strict=True):
+    for layer, kept_heads in zip(model.layers, read_sealed(folder / KEPT_HEADS)["heads"], strict=True):
         layer.attention.keep_heads(kept_heads)
     with torch.no_grad():
         restore(weights(model), load_file(folder / "model.safetensors"))
