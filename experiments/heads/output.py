@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 import pyarrow
 from matplotlib.figure import Figure
 from pyarrow import parquet
@@ -22,11 +23,13 @@ from experiments.files.durable import folder_for, replacing, write
 from experiments.heads import figures
 from experiments.heads.fonts import undrawable
 from experiments.heads.measures.pruning import export_pruned
-from experiments.heads.section import Column, Section
+from experiments.heads.section import Column, Maps, Section
 from experiments.record.file_digests import write_digests
 
 ASSETS = Path(__file__).parent / "assets"
 SECTION_HTML = re.compile(r'<section id="[^"]*"><h2>(.*?)</h2>.*?</section>', re.DOTALL)
+DPI, MAX_PIXELS = 160, 65_535  # of a PNG; the second is the most that matplotlib draws in a direction
+SHARES = 32767  # by which page.js divides the 16 bits of a weight
 EARLIER_NOTE = '<p class="none">From an earlier call of attn heads.</p>'
 
 
@@ -38,11 +41,13 @@ def save_sections(sections: Sequence[Section], folder: Path) -> None:
     folder_for(folder)
     for section in sections:
         for name, rows in section.tables.items():
+            table = rows if isinstance(rows, pyarrow.Table) else pyarrow.Table.from_pylist(rows)
             with replacing(folder / f"{name}.parquet") as temporary:
-                parquet.write_table(pyarrow.Table.from_pylist(rows), temporary)
+                # without Arrow's schema, what is read is plain strings, however they were kept in memory
+                parquet.write_table(table, temporary, store_schema=False)
         for name, figure in section.figures.items():
             with replacing(folder / f"{name}.png") as temporary:
-                _draw(figure, temporary, format="png", dpi=160)
+                _draw(figure, temporary, format="png", dpi=min(DPI, MAX_PIXELS / max(figure.get_size_inches())))
             with replacing(folder / f"{name}.svg") as temporary:
                 temporary.write_bytes(svg(figure))
         for name, (run, removed) in section.models.items():
@@ -52,8 +57,8 @@ def save_sections(sections: Sequence[Section], folder: Path) -> None:
 
 def undrawable_tokens(sections: Sequence[Section]) -> str:
     """The characters of the maps' tokens that no font of this machine has."""
-    rows = [row for section in sections for row in section.tables.get("maps", [])]
-    return undrawable({row[side] for row in rows for side in ("query_token", "memory_token")})
+    shown = [maps for section in sections for maps in (section.maps or {}).values()]
+    return undrawable({token for maps in shown for token in (*maps.queries, *maps.memory)})
 
 
 def page(columns: Sequence[Column], earlier: Mapping[str, str] | None = None) -> str:
@@ -128,10 +133,25 @@ def _section_html(section: Section | None) -> str:
     return text + viewer + "".join(map(_picture, pictures, pictures.values()))
 
 
-def _viewer(maps: dict[str, object]) -> str:
+def _viewer(stages: Mapping[str, Maps]) -> str:
+    content = {
+        title: {
+            "rows": maps.queries,
+            "columns": maps.memory,
+            "layers": [[_encoded(weights) for weights in layer] for layer in maps.layers],
+        }
+        for title, maps in stages.items()
+    }
     # inside a script element only `<` could end it or begin a comment
-    data = json.dumps(maps, separators=(",", ":")).replace("<", "\\u003c")
+    data = json.dumps(content, separators=(",", ":")).replace("<", "\\u003c")
     return f'<div class="maps"><script type="application/json">{data}</script></div>'
+
+
+def _encoded(weights: figures.Array) -> dict[str, object]:
+    """A map for the page: its largest absolute weight, and base64 of all weights as shares of it, in 16 bits each."""
+    largest = float(np.abs(weights).max())
+    shares = np.rint(weights * (SHARES / (largest or 1.0))).astype("<i2")
+    return {"largest": largest, "shares": base64.b64encode(shares.tobytes()).decode("ascii")}
 
 
 @functools.cache

@@ -1,20 +1,30 @@
 """A section of the page of `attn heads`: the result of a measure of the heads, in words, figures and numbers."""
 
-# L layers, H heads
+# L layers, H heads, N queries, M memory
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow
 from matplotlib.figure import Figure
 
+from experiments.heads.figures import Array
 from experiments.heads.measures.pruning import Head
 from experiments.heads.options import HeadsOptions
 from experiments.heads.trained_run import TrainedRun
+
+
+class Maps(NamedTuple):
+    """The attention maps of one text."""
+
+    queries: Sequence[str]  # the tokens that attend
+    memory: Sequence[str]  # the tokens that they attend to
+    layers: Sequence[Array]  # [H, N, M] of each layer
 
 
 @dataclass(frozen=True)
@@ -24,8 +34,9 @@ class Section:
     title: str
     text: str  # the findings, in a few sentences
     figures: dict[str, Figure] = field(default_factory=dict)  # by file name
-    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by file name
-    maps: dict[str, Any] | None = None  # data of the page's viewer of maps
+    # by file name; a large one is made of arrays
+    tables: Mapping[str, list[dict[str, Any]] | pyarrow.Table] = field(default_factory=dict)
+    maps: dict[str, Maps] | None = None  # of the page's viewer, by title
     # models to be written without these heads, by folder name
     models: dict[str, tuple[TrainedRun, list[Head]]] = field(default_factory=dict)
 

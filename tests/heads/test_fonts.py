@@ -12,7 +12,7 @@ from matplotlib import font_manager
 
 from experiments.heads import fonts, output
 from experiments.heads.map_figures import attention_maps
-from experiments.heads.section import Section
+from experiments.heads.section import Maps, Section
 
 CHINESE, SCRIPT_A = "\u4eca\u5929", "\U0001d49c"  # the second: a letter that the default font lacks
 
@@ -47,8 +47,8 @@ def test_a_token_is_drawn_by_the_font_that_has_it():
 @pytest.mark.usefixtures("bundled")
 def test_a_token_without_a_font_is_named_once_and_is_text_in_the_svg(tmp_path):
     figure = attention_maps({"1-1": np.eye(2)}, 1, [CHINESE, "a"], [CHINESE, "a"])
-    rows = [{"query_token": CHINESE, "memory_token": "a", "weight": 1.0}]
-    sections = [Section("Attention maps", "", {"maps": figure}, {"maps": rows})]
+    shown = Maps([CHINESE, "a"], [CHINESE, "a"], [np.eye(2)[None]])
+    sections = [Section("Attention maps", "", {"maps": figure}, maps={"weights": shown})]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         output.save_sections(sections, tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from experiments.commands import heads
 from experiments.heads import figures, output, sections
 from experiments.heads.options import HeadsOptions
-from experiments.heads.section import Column, Section
+from experiments.heads.section import Column, Maps, Section
 from experiments.heads.sections import importance, rank
 from tests.fixtures.browser import Opened
 
@@ -43,7 +43,7 @@ def test_progress_names_the_section_that_is_made(monkeypatch):
 
 
 def test_the_colours_of_a_map_have_their_scale_below_it(chromium, tmp_path):
-    maps = {"weights": {"rows": ["a", "b"], "columns": ["c", "d"], "layers": [[[0.0, 0.25, 0.5, 0.25]]]}}
+    maps = {"weights": Maps(["a", "b"], ["c", "d"], [np.array([[[0.0, 0.25], [0.5, 0.25]]])])}
     path = tmp_path / "index.html"
     output.write_page(path, [Column("a run", "about it", [Section("Attention maps", "a text", maps=maps)])])
     opened = Opened(chromium, path)
