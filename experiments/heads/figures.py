@@ -104,7 +104,7 @@ def colour_range(values: Array) -> tuple[float, float]:
     It begins at 0 if they differ by less than a hundredth of the highest, because so little means nothing.
     """
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    return (low, high) if high - low > abs(high) / 100 else (0.0, high or 1.0)
+    return (low, high) if high - low > abs(high) / 100 else (min(0.0, high), max(0.0, high) if high else 1.0)
 
 
 @styled

@@ -16,7 +16,13 @@ from experiments.heads.measures.importance import (
     linearized,
     normalized_by_layer,
 )
-from experiments.heads.measures.pruning import gates_without, loss_with_gates, removal_order, remove_heads
+from experiments.heads.measures.pruning import (
+    gates_without,
+    loss_with_gates,
+    loss_without_each,
+    removal_order,
+    remove_heads,
+)
 from experiments.heads.options import HeadsOptions
 from experiments.heads.sections import importance as importance_section
 from experiments.heads.trained_run import TrainedRun
@@ -157,3 +163,18 @@ def test_that_heads_do_nothing_yet_is_said(bert_of, trained_run_of, batch, monke
     assert ("these heads do nothing yet" in section.text) == is_idle == ("heads left (by gradient)" not in section.text)
     # whose loss it is
     assert "With all heads the loss of these 6 sequences is" in section.text
+    increases = [row["increase"] for row in section.tables["ablation"]]
+    assert len(increases) == 6 and (max(map(abs, increases)) < 1e-12) == is_idle
+
+
+def test_a_head_is_removed_alone(bert_of, batch):
+    model = bert_of("talking_heads")
+    whole = loss_with_gates(model, [batch], gates_without(model, []))
+    with torch.no_grad():
+        # the second head of the second layer passes nothing on
+        model.attentions[1].output.weight[:, 4:8] = 0
+    idle = loss_with_gates(model, [batch], gates_without(model, []))
+    losses = [loss_without_each(model, [batch], layer) for layer in (0, 1)]
+    assert idle != whole and losses[1][1] == pytest.approx(idle, abs=1e-12)
+    assert len({idle, losses[1][0], losses[1][2], *losses[0]}) == 6
+    assert losses[0][2] == loss_with_gates(model, [batch], [torch.tensor([1.0, 1, 0]).double(), torch.ones(3).double()])

@@ -16,6 +16,7 @@ from experiments.failures.failure import Mistake
 from experiments.heads.hooks import check_prunable, read_stages, value_heads
 from experiments.heads.map_figures import attention_maps
 from experiments.heads.measures.importance import by_gradient, by_relevance
+from experiments.heads.measures.pruning import loss_without_each, loss_without_heads
 from experiments.heads.measures.rank import divergence_by_rank
 from experiments.heads.options import HeadsOptions
 from experiments.heads.parts import parts_of
@@ -85,6 +86,12 @@ def test_every_head_of_the_three_has_an_importance(translator, sides, score):
     batch = Batch(sides, torch.arange(6), torch.arange(6), 3)
     found = score(translator, [batch])
     assert [len(values) for values in found] == 6 * [3] and all((values > 0).any() for values in found)
+
+
+def test_every_head_of_the_three_is_removed_alone(translator, sides):
+    batch = Batch(sides, torch.arange(6), torch.arange(6), 3)
+    losses = [loss for place in range(6) for loss in loss_without_each(translator, [batch], place)]
+    assert len({*losses, loss_without_heads(translator, [batch], [])}) == 19
 
 
 def test_no_head_is_taken_out_of_an_encoder_decoder(translator):

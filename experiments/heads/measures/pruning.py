@@ -1,4 +1,6 @@
-"""Removing heads in order of importance (Michel et al. 2019, 1905.10650, section 4), and the smaller model."""
+"""Removing heads, one at a time or in order of importance (Michel et al. 2019, 1905.10650, sections 3 and 4), and the
+smaller model.
+"""
 
 # L layers, H value heads
 
@@ -64,6 +66,14 @@ def loss_with_gates(model: Transformer, batches: Iterable[Batch], gates: Sequenc
 def loss_without_heads(model: Transformer, batches: Iterable[Batch], removed: Iterable[Head]) -> float:
     """Nats per predicted token without the outputs of the removed heads."""
     return loss_with_gates(model, batches, gates_without(model, removed))
+
+
+def loss_without_each(model: Transformer, batches: Sequence[Batch], layer: int) -> list[float]:
+    """[H]: nats per predicted token without a single head of the layer, one at a time (section 3.2).
+
+    layer: its place in `model.attentions`.
+    """
+    return [loss_without_heads(model, batches, [(layer, head)]) for head in range(value_heads(model)[layer])]
 
 
 def remove_heads(model: Transformer, removed: Iterable[Head]) -> list[list[int]]:

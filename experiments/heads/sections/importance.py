@@ -49,6 +49,13 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section:
         ]
         if name == "in random order":
             spread = ([total - removed for removed in removed_counts], losses.min(0).tolist(), losses.max(0).tolist())
+    full_loss = curves["by gradient"][1][0]
+    ablation = [
+        part.row | {"layer": layer, "head": head + 1, "loss": loss, "increase": loss - full_loss}
+        for part in parts_of(model)
+        for layer, place in enumerate(part.places, 1)
+        for head, loss in enumerate(pruning.loss_without_each(model, batches, place))
+    ]
     heads = [
         part.row | {"layer": layer, "head": head, "gradient": float(by_gradient), "gradient_in_layer": float(share),
                     "relevance": float(by_relevance)}
@@ -56,7 +63,6 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section:
         for layer, columns in enumerate([(gradient[i], normalized[i], relevance[i]) for i in part.places], 1)
         for head, (by_gradient, share, by_relevance) in enumerate(zip(*columns, strict=True), 1)
     ]  # fmt: skip
-    full_loss = curves["by gradient"][1][0]
     heads_needed = {
         name: min(heads_left for heads_left, loss in zip(*curve, strict=True) if loss <= full_loss + NEGLIGIBLE_LOSS)
         for name, curve in curves.items()
@@ -72,14 +78,25 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section:
             + ", ".join(f"{heads_left} heads left ({name})" for name, heads_left in heads_needed.items())
             + "."
         )
+        + f" {_of_ablation(ablation)}"
     )
-    pictures = _heatmaps(model, heads) | {
+    pictures = _heatmaps(model, heads, ablation) | {
         "pruning": figures.pruning_curve(curves, spread, _unigram_loss(run, batches)),
     }
-    return Section("Which heads matter", text, pictures, {"importance": heads, "pruning": rows})
+    return Section("Which heads matter", text, pictures, {"importance": heads, "ablation": ablation, "pruning": rows})
 
 
-def _heatmaps(model: Transformer, heads: list[dict[str, Any]]) -> dict[str, Figure]:
+def _of_ablation(ablation: list[dict[str, Any]]) -> str:
+    """How much a single head matters while all others are there."""
+    increases = [row["increase"] for row in ablation]
+    needed = sum(increase > NEGLIGIBLE_LOSS for increase in increases)
+    return (
+        f"Without a single head, while all others stay, the loss changes by {min(increases):+.3f} to "
+        f"{max(increases):+.3f} nats; it rises by more than {NEGLIGIBLE_LOSS} for {needed} of {len(increases)} heads."
+    )
+
+
+def _heatmaps(model: Transformer, heads: list[dict[str, Any]], ablation: list[dict[str, Any]]) -> dict[str, Figure]:
     """The importances of each part, by the name of the file."""
     pictures = {}
     for part in parts_of(model):
@@ -88,6 +105,7 @@ def _heatmaps(model: Transformer, heads: list[dict[str, Any]]) -> dict[str, Figu
             "gradient (nats per predicted token)": layer_head_matrix(rows, "gradient"),
             "gradient, l2 norm 1 in a layer": layer_head_matrix(rows, "gradient_in_layer"),
             "relevance, sum 1 in a layer": layer_head_matrix(rows, "relevance"),
+            "rise of the loss without the head (nats)": layer_head_matrix(part.rows_of(ablation), "increase"),
         }
         pictures[part.of("importance")] = figures.titled(figures.layer_head_heatmaps(panels), part.title)
     return pictures
