@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
@@ -25,6 +27,7 @@ from experiments.heads.measures.profile import (
     weight_on,
 )
 from experiments.heads.sections.distances import trend_with_depth
+from experiments.tables.measured import head_distance
 
 # one sequence, two heads, two tokens, the first of them special
 WEIGHTS = torch.tensor([[[[0.75, 0.25], [0.5, 0.5]], [[0.0, 1.0], [1.0, 0.0]]]], dtype=torch.float64)
@@ -69,9 +72,26 @@ def test_distances_are_the_jensen_shannon_divergence():
     for i in range(4):
         for j in range(4):
             rows = [jensenshannon(weights[i, row], weights[j, row]) ** 2 for row in range(6)]
-            assert found[i, j].item() == pytest.approx(sum(rows) / 6, abs=1e-12)
+            assert found[i, j].item() == pytest.approx(sum(rows), abs=1e-12)
     disjoint = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
     assert jensen_shannon(disjoint)[0, 1].item() == pytest.approx(math.log(2))
+
+
+def test_distances_are_averaged_over_all_sequences_and_in_the_table_over_the_first(
+    bert_of, trained_run_of, monkeypatch
+):
+    run = trained_run_of(bert_of("multi_head"))
+    at_once, _ = head_distances(run)
+    # batches of two sequences, of which three queries at a time are compared
+    monkeypatch.setattr("experiments.heads.trained_run.TOKENS_AT_ONCE", 16)
+    monkeypatch.setattr("experiments.heads.measures.distance.QUERIES_AT_ONCE", 3)
+    assert len(list(run.text_batches())) == 3
+    assert head_distances(run)[0] == pytest.approx(at_once, abs=1e-12)
+    monkeypatch.setattr(head_distance, "TOKENS", 17)
+    first, layer_heads = head_distances(replace(run, sequences=2))
+    expected = within_and_between(first, np.array([layer for layer, _ in layer_heads]))[0]
+    assert head_distance.measure(run, pairs="within")["distance"] == expected
+    assert expected != pytest.approx(within_and_between(at_once, np.array([1, 1, 1, 2, 2, 2]))[0])
 
 
 def test_the_plane_keeps_distances_that_fit_into_it():

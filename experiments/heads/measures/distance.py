@@ -14,35 +14,39 @@ from experiments.heads.measures.profile import entropy
 from experiments.heads.parts import Part, parts_of
 from experiments.heads.trained_run import TrainedRun
 
-QUERIES_AVERAGED = 1024  # queries that distances are averaged over, at most; at least one sequence
+QUERIES_AT_ONCE = 1024  # whose divergences are in memory at once
 
 
 def jensen_shannon(weights_GRM: Tensor) -> Tensor:
-    """[G, G]: the Jensen-Shannon divergence in nats, averaged over rows: 0 for equal weights, ln 2 for disjoint ones.
-
-    The paper's formula is the sum over tokens, its caption the mean. The mean does not depend on the amount of text.
-    """
+    """[G, G]: the Jensen-Shannon divergence in nats, summed over rows: 0 for equal weights, ln 2 for disjoint ones."""
     entropies = entropy(weights_GRM)
     distances = torch.zeros(len(entropies), len(entropies), dtype=torch.float64)
     for head, weights in enumerate(weights_GRM[:-1]):
         others = weights_GRM[head + 1 :]
         between = entropy((weights + others) / 2) - (entropies[head] + entropies[head + 1 :]) / 2
-        distances[head, head + 1 :] = between.double().mean(-1).clamp(min=0)
+        distances[head, head + 1 :] = between.double().sum(-1).clamp(min=0)
     return distances + distances.T
 
 
 def head_distances(run: TrainedRun, part: Part | None = None) -> tuple[npt.NDArray[np.float64], list[tuple[int, int]]]:
     """Distances [G, G] between all softmax heads of a part on held-out text, and (layer, head) of each, counted
     from 1.
+
+    The paper's formula is the sum over tokens, its caption the mean. This is the mean, which does not depend on the
+    amount of text.
     """
     part = part or parts_of(run.model)[0]
-    count = max(1, QUERIES_AVERAGED // run.settings.length)
-    inputs = {name: tensor[:count] for name, tensor in next(run.text_batches()).items()}
-    content = ~run.is_special(inputs[part.queries])
-    stages = read_stages(run.model, inputs, "weights")
-    layers = [stages[place]["weights"].transpose(0, 1)[:, content] for place in part.places]
-    layer_heads = [(layer, head) for layer, weights in enumerate(layers, 1) for head in range(1, len(weights) + 1)]
-    return jensen_shannon(torch.cat(layers)).numpy(), layer_heads
+    attentions = [run.model.attentions[place] for place in part.places]
+    layer_heads = [(i, head) for i, each in enumerate(attentions, 1) for head in range(1, each.softmax_heads + 1)]
+    total, queries = torch.zeros(len(layer_heads), len(layer_heads), dtype=torch.float64), 0
+    for inputs in run.text_batches():
+        content = ~run.is_special(inputs[part.queries])
+        stages = read_stages(run.model, inputs, "weights")
+        layers = [stages[place]["weights"].transpose(0, 1)[:, content] for place in part.places]
+        for weights_GRM in torch.cat(layers).split(QUERIES_AT_ONCE, dim=1):
+            total += jensen_shannon(weights_GRM)
+            queries += weights_GRM.shape[1]
+    return (total / queries).numpy(), layer_heads
 
 
 def within_layers(distances: npt.NDArray[np.float64], layers: npt.NDArray[np.int64]) -> dict[int, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 from experiments.failures.failure import Mistake
 from experiments.heads.measures.distance import head_distances, within_and_between, within_layers
 from experiments.heads.trained_run import TrainedRun
+
+TOKENS = 1024  # of held-out text, at most; at least one sequence
 
 
 def measure(run: TrainedRun, *, pairs: Literal["within", "between", "within_first", "within_last"]) -> dict[str, float]:
@@ -23,7 +26,8 @@ def measure(run: TrainedRun, *, pairs: Literal["within", "between", "within_firs
 
     Raises Mistake if the model has no such pairs.
     """
-    distances, layer_heads = head_distances(run)
+    sequences = min(run.sequences, max(1, TOKENS // run.settings.length))
+    distances, layer_heads = head_distances(replace(run, sequences=sequences))
     layers = np.array([layer for layer, _ in layer_heads])
     within, between = within_and_between(distances, layers)
     by_layer = within_layers(distances, layers)
