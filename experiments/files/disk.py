@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 LARGEST_READ = 1 << 30  # bytes of a file that is read whole
+IN_THE_WAY = "a file stands where a folder should be"
 
 
 class UnreadableError(PermissionError):
@@ -134,6 +135,16 @@ def to_disk(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def why_no_folder(path: Path) -> str | None:
+    """The reason why there can be no folder at a path, whatever the rights; None if there is one, or can be."""
+    try:
+        return None if stat.S_ISDIR(path.stat().st_mode) else IN_THE_WAY
+    except NotADirectoryError:
+        return IN_THE_WAY
+    except OSError as error:
+        return error.strerror if error.errno == errno.ENAMETOOLONG else None
 
 
 def make_folder(path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from experiments.failures.failure import Mistake
+from experiments.files.disk import why_no_folder
 from experiments.measure.cores import check_threads
 from experiments.measure.devices import check_devices
 from experiments.model.kernel_availability import check_kernel
@@ -30,11 +32,16 @@ MEMORY_KEYS: dict[str, Any] = {
 def check_cell(settings: Settings, *, runs_here: bool) -> None:
     """Raises Mistake for a run without an end.
 
-    If the run is to train here, also for a kernel, cores, devices or a logger that is missing.
+    If the run is to train here, also for folders that cannot be made, and for a kernel, cores, devices or a logger that
+    is missing.
     """
     planned_steps(settings)
     # a launcher of Hydra's may train on other machines
     if runs_here:
+        for key in ("runs", "cache"):
+            path = getattr(settings, key)
+            if (reason := why_no_folder(Path(path))) is not None:
+                raise Mistake(f"{key}={path}: {reason}", f"choose another folder: {key}=FOLDER")
         check_threads(settings.trainer.threads)
         check_kernel(settings)
         # torchrun may have started processes on other machines too, and counts them itself

@@ -130,6 +130,7 @@ def test_two_variants_see_the_same_data_and_start_from_the_same_shared_weights(a
     ("words", "said"),
     [
         (["data=text", "data.train=absent.txt"], "absent.txt"),
+        (["data=text", f"data.train={'a' * 300}"], f"data.train={'a' * 300}: "),
         (["data=text", "data.train=latin.txt"], "UTF-8"),
         (["data=text", "data.train=empty.txt"], "empty"),
         (["variant=talking_heads", "variant.key_heads=2", "variant.static=[weights]"], "key_heads"),
@@ -156,12 +157,22 @@ def test_a_kernel_for_gpus_is_refused_on_a_cpu_before_anything_is_written(attn, 
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_run_folder_that_cannot_be_written(attn, tiny, tmp_path):
+@pytest.mark.parametrize("key", ["runs", "cache"])
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("file", "a file stands where a folder should be"),
+        ("file/below", "a file stands where a folder should be"),
+        ("a" * 300, "File name too long"),
+    ],
+    ids=["file", "below-a-file", "long"],
+)
+def test_a_path_that_can_be_no_folder_is_refused_with_its_key(attn, tiny, tmp_path, key, path, reason):
     (tmp_path / "file").write_text("")
-    done = attn("train", *tiny, "runs=file")
-    assert done.returncode == 1
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert "a file stands where a folder should be" in done.stderr
+    done = attn("train", *(word for word in tiny if not word.startswith(f"{key}=")), f"{key}={path}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"attn train: {key}={path}: {reason}\n  choose another folder: {key}=FOLDER\n"
+    assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_run_of_other_text_is_neither_returned_nor_continued(attn, tiny, text_file, tmp_path):

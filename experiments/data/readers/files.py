@@ -13,6 +13,7 @@ from typing import Any
 
 from experiments.data.documents import LONGEST
 from experiments.data.errors import TRAINED_ON, DataError, suggestion
+from experiments.failures.failure import refusal
 from experiments.failures.wording import did_you_mean, first_line
 from experiments.files.digest import blocks
 from experiments.files.disk import open_regular
@@ -42,6 +43,16 @@ def find(key: str, pattern: str) -> list[Path]:
 
     `key` is the setting for messages. Raises DataError.
     """
+    try:
+        return _found(key, pattern)
+    except OSError as error:
+        if refusal(error) is not None:
+            # of this process, and not of the path
+            raise
+        raise DataError(f"{key}={pattern}: {error.strerror}") from error
+
+
+def _found(key: str, pattern: str) -> list[Path]:
     # a user that does not exist stays as it is
     path = Path(os.path.expanduser(pattern))  # noqa: PTH111
     if glob.has_magic(pattern) and not path.exists():

@@ -124,6 +124,9 @@ def test_what_cannot_be_found_is_said(tmp_path: Path) -> None:
         find("data.train", "~nobody-of-this-name/corpus.txt")
     with pytest.raises(DataError, match="no such file, nor a folder"):
         find("data.train", f"{tmp_path}/missing/corpus.txt")
+    for too_long in ("a" * 300, "a/" * 3000, "*" * 300):
+        with pytest.raises(DataError, match=r"data.train=.*: "):
+            find("data.train", f"{tmp_path}/{too_long}")
     (tmp_path / "link.txt").symlink_to("link.txt")
     with pytest.raises(DataError, match=r"it is a link to link\.txt, where there is no file"):
         find("data.train", f"{tmp_path}/link.txt")
