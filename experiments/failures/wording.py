@@ -8,8 +8,10 @@ from collections.abc import Iterable, Sequence
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """The known word most similar to `word`; None if none is similar."""
-    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)), None)
+    """The known word most similar to `word`, whatever the case of their letters; None if none is similar."""
+    spelling = {each.casefold(): each for each in known}
+    matches = difflib.get_close_matches(word.casefold(), spelling, n=1, cutoff=0.6)
+    return spelling[matches[0]] if matches else None
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -12,7 +12,9 @@ from experiments.failures.wording import did_you_mean
         ("t.txt", "t.txt ", " (did you mean 't.txt '?)"),
         ("cafe\u0301.txt", "caf\u00e9.txt", r" (did you mean 'caf\xe9.txt'?)"),
         ("heads", "tokenizer", ""),
+        ("BF16", "bf16", " (did you mean bf16?)"),
+        ("lncs", "LNCS", " (did you mean LNCS?)"),
     ],
 )
-def test_a_word_that_looks_the_same_is_shown_with_its_escapes(word, known, hint):
+def test_the_known_word_is_shown_as_it_is_written_with_escapes_if_it_looks_the_same(word, known, hint):
     assert did_you_mean(word, [known]) == hint
