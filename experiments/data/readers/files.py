@@ -19,6 +19,7 @@ from experiments.files.digest import blocks
 from experiments.files.disk import open_regular
 
 BYTE_ORDER_MARK = "\ufeff"
+PARQUET = b"PAR1"  # the first bytes of a Parquet file
 # the first bytes of files that hold a text in another form, and how to get it
 OTHER_FORMS = {
     b"\x1f\x8b": "unpack it: gzip -dk {}",
@@ -27,7 +28,7 @@ OTHER_FORMS = {
     b"BZh": "unpack it: bzip2 -dk {}",
     b"PK\x03\x04": "unpack it: unzip {}",
     b"%PDF": "extract its text: pdftotext {}",
-    b"PAR1": "it is a Parquet file: data=parquet reads it",
+    PARQUET: "it is a Parquet file: data=parquet reads it",
     # before UTF-16, whose mark is the beginning of this one
     codecs.BOM_UTF32_LE: "convert it: iconv -f utf-32 -t utf-8 {}",
     codecs.BOM_UTF32_BE: "convert it: iconv -f utf-32 -t utf-8 {}",
@@ -75,12 +76,12 @@ def _found(key: str, pattern: str) -> list[Path]:
             raise DataError(f"{key}={pattern}: {path} is not a regular file; copy its content into one")
         if path.stat().st_size == 0:
             raise DataError(f"{key}={pattern}: {path} is empty")
-        if _begin(path).startswith(GIT_LFS):
+        if begin(path).startswith(GIT_LFS):
             raise DataError(f"{key}={pattern}: {path} is a pointer to the text; get the text: git lfs pull")
     return paths
 
 
-def _begin(path: Path) -> bytes:
+def begin(path: Path) -> bytes:
     """The first bytes of a file, enough to tell its form."""
     with open_regular(path) as file:
         return file.read(len(GIT_LFS))
@@ -162,8 +163,8 @@ def _decoded(path: Path) -> Iterator[tuple[bytes, str]]:
 
 
 def _remedy(path: Path) -> str:
-    begin = _begin(path)
-    ways = (way for form, way in OTHER_FORMS.items() if begin.startswith(form))
+    first_bytes = begin(path)
+    ways = (way for form, way in OTHER_FORMS.items() if first_bytes.startswith(form))
     return next(ways, "convert it: iconv -f latin1 -t utf-8 {}").format(path)
 
 

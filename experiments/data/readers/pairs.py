@@ -12,8 +12,8 @@ TAB = "\t"
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file is read as Parquet: its name says so."""
-    return path.suffix == ".parquet"
+    """Whether a file is read as Parquet: its name or its first bytes say so."""
+    return path.suffix == ".parquet" or files.begin(path).startswith(files.PARQUET)
 
 
 def rows(path: Path, source_column: str, target_column: str) -> Iterator[str]:

@@ -28,7 +28,7 @@ def made(tmp_path):
         path = tmp_path / name
         if isinstance(content, str):
             path.write_text(content, encoding="utf-8")
-        elif name.endswith(".parquet"):
+        elif isinstance(content, dict):
             pq.write_table(pa.table(content), path)
         else:
             path.write_text("".join(f"{source}\t{target}\n" for source, target in content), encoding="utf-8")
@@ -85,12 +85,13 @@ def test_long_pairs_are_left_out_and_counted(made):
     assert any("of more than 24 tokens: they are left out" in message for message in messages)
 
 
-def test_parquet_and_lines_are_alike(made):
+@pytest.mark.parametrize("name", ["train.parquet", "train.PARQUET", "train"])
+def test_parquet_and_lines_are_alike(made, name):
     pairs = pairs_of(100)
     lines, _ = made(pairs)
     sources, targets = zip(*pairs, strict=True)
     table = {"de": [*sources, None, "no target"], "en": [*targets, "no source", None]}
-    parquet, _ = made(table, name="train.parquet", source="de", target="en")
+    parquet, _ = made(table, name=name, source="de", target="en")
     assert (parquet.train.tokens == lines.train.tokens).all()
 
 
