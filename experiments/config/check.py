@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -38,9 +38,7 @@ def _variant_errors(variant: dict[Any, Any], sources: dict[Any, Any]) -> Iterato
     try:
         schema(module_of(variant)).model_validate(variant)
     except ValidationError as errors:
-        for error in errors.errors():
-            path = ("variant", *error["loc"])
-            yield path, sentence(error, path, sources)
+        yield from _errors(errors, variant, sources, ("variant",))
     except Mistake as error:
         yield ("variant",), f"variant: {error}"
 
@@ -60,10 +58,15 @@ def errors_of(tree: dict[str, Any], kind: type[Settings]) -> Iterator[str]:
         yield from (text for _, text in _errors(errors, tree, {}))
 
 
-def _errors(errors: ValidationError, tree: dict[str, Any], sources: dict[Any, Any]) -> Iterator[Error]:
+def _errors(
+    errors: ValidationError, tree: dict[Any, Any], sources: dict[Any, Any], above: tuple[str, ...] = ()
+) -> Iterator[Error]:
+    """Yield one error for each value of `tree`, which is at the path `above`."""
+    by_path: dict[tuple[int | str, ...], list[Any]] = {}
     for error in errors.errors():
-        path = _without_tags(tree, error["loc"])
-        yield path, sentence(error, path, sources)
+        by_path.setdefault((*above, *_without_tags(tree, error)), []).append(error)
+    for path, (error, *of_alternatives) in by_path.items():
+        yield path, sentence(error, path, sources, of_alternatives)
 
 
 def _root_errors(errors: list[Error], sources: dict[Any, Any]) -> list[str]:
@@ -72,19 +75,28 @@ def _root_errors(errors: list[Error], sources: dict[Any, Any]) -> list[str]:
     return [text for path, text in errors if _key_behind(sources, path) not in wrong]
 
 
-def _without_tags(tree: Any, path: tuple[int | str, ...]) -> tuple[int | str, ...]:
-    """The path of an error without the tag that pydantic puts in for a union (data.text.train -> data.train)."""
+def _without_tags(tree: Any, error: Any) -> tuple[int | str, ...]:
+    """The path of an error without the tags that pydantic puts in for unions (data.text.train -> data.train)."""
+    if not error["loc"]:
+        return ()
+    *parents, last = error["loc"]
     untagged: list[int | str] = []
-    for part in path:
-        if isinstance(tree, dict) and part == tree.get("kind") and part not in tree:
-            continue
-        untagged.append(part)
-        tree = tree.get(part) if isinstance(tree, dict) else None
-    return tuple(untagged)
+    for part in parents:
+        if (isinstance(tree, dict) and part in tree) or (isinstance(tree, list) and isinstance(part, int)):
+            untagged.append(part)
+            tree = tree[part]
+    is_there = isinstance(tree, list) or (isinstance(tree, dict) and last in tree)
+    return (*untagged, last) if is_there or error["type"] == "missing" or last == "[key]" else tuple(untagged)
 
 
-def sentence(error: Any, path: tuple[int | str, ...], sources: dict[Any, Any]) -> str:
-    """An error of pydantic about the value at `path`, in words. sources: the expressions from which values come."""
+def sentence(
+    error: Any, path: tuple[int | str, ...], sources: dict[Any, Any], of_alternatives: Sequence[Any] = ()
+) -> str:
+    """An error of pydantic about the value at `path`, in words.
+
+    sources: the expressions from which values come. of_alternatives: the other errors of a value that may be of one of
+    several kinds, and is of none.
+    """
     key = ".".join(map(str, path))
     if error["type"] == "missing":
         return f"{key} is missing"
@@ -96,7 +108,8 @@ def sentence(error: Any, path: tuple[int | str, ...], sources: dict[Any, Any]) -
         # the last part but one is the key itself
         return f"{'.'.join(map(str, path[:-2]))}: the key {path[-2]} must be {_allowed(error)}"
     origin = f"; it is {source}" if (source := _source(sources, path)) else ""
-    return f"{key} = {shortened(repr(error['input']))}: must be {_allowed(error)}{origin}"
+    allowed = _any_of([error, *of_alternatives]) if of_alternatives else _allowed(error)
+    return f"{key} = {shortened(repr(error['input']))}: must be {allowed}{origin}"
 
 
 def of_option(name: str, errors: ValidationError) -> Mistake:
@@ -111,11 +124,32 @@ def of_option(name: str, errors: ValidationError) -> Mistake:
     return Mistake(f"{name} {error['input']}: must be {allowed}")
 
 
+def _any_of(errors: Sequence[Any]) -> str:
+    """The words for what each error would allow, `auto, true or false`."""
+    words = [word for error in errors for word in _alternatives(error)]
+    return f"{', '.join(words[:-1])} or {words[-1]}" + did_you_mean(str(errors[0]["input"]), words)
+
+
+def _alternatives(error: Any) -> list[str]:
+    match error["type"]:
+        case "literal_error":
+            return _choices(error)
+        case "bool_type":
+            return ["true", "false"]
+        case _:
+            return [_allowed(error)]
+
+
+def _choices(error: Any) -> list[str]:
+    """The words that a literal allows."""
+    return [word.strip("'") for word in re.split(r", | or ", error["ctx"]["expected"])]
+
+
 def _allowed(error: Any) -> str:
     context = error.get("ctx", {})
     match error["type"]:
         case "literal_error":
-            choices = [word.strip("'") for word in re.split(r", | or ", context["expected"])]
+            choices = _choices(error)
             return f"one of {', '.join(choices)}" + did_you_mean(str(error["input"]), choices)
         case "union_tag_invalid":
             return f"of one of the kinds {context['expected_tags']}"

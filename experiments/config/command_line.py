@@ -121,7 +121,8 @@ def check_overrides(overrides: list[str], primary: Primary = PRETRAINING) -> lis
         if override.is_add() or override.is_force_add() or override.is_delete():
             bare = text.lstrip("+~")
             right = f"write {bare}" if "=" in bare else f"leave it out, or write {bare}=VALUE"
-            hint = right if key in primary.known_keys() else near_key(key, primary=primary)
+            is_known = key in primary.groups or key in primary.known_keys()
+            hint = right if is_known else near_key(key, primary=primary)
             raise Mistake(f"{text!r}: overrides set keys; they do not add or remove them", hint)
         if "@" in key:
             raise Mistake(f"{text!r}: a key cannot contain @", near_key(key.replace("@", ""), primary=primary))

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments.config.check import class_of, errors_of, from_tree
 from experiments.config.command_line import check_overrides
-from experiments.config.groups import conf_for_hydra
+from experiments.config.groups import conf_for_hydra, groups
 from experiments.config.messages import hydra_errors_as_mistakes
 from experiments.config.pretrained import inherit
 from experiments.config.primary import PRETRAINING, Primary
@@ -59,7 +59,7 @@ def interpolated(config: DictConfig, unchecked: Container[str] = ()) -> tuple[di
     typed = {
         str(key): value
         for key, value in sources.items()
-        if not isinstance(value, dict) and "${" not in str(value) and key not in unchecked
+        if not (isinstance(value, dict) and key in groups()) and "${" not in str(value) and key not in unchecked
     }
     sentences = errors_of(typed, class_of(sources))
     if wrong := [sentence for sentence in sentences if not sentence.endswith(" is missing")]:

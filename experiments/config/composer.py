@@ -43,7 +43,7 @@ class Composer:
     def __init__(self, primary: Primary = PRETRAINING) -> None:
         self._primary = primary
         self._by_choice: dict[tuple[str, ...], _Composition] = {}
-        self._mistakes: dict[tuple[tuple[str, ...], tuple[str, ...]], Mistake] = {}  # by choice and keys of values
+        self._mistakes: dict[tuple[tuple[str, ...], tuple[str, ...]], Mistake] = {}  # by choice and `_deciding`
 
     def compose(self, overrides: list[str]) -> Settings:
         """The checked settings of one run, from overrides as on the command line. Raises Mistake."""
@@ -62,8 +62,8 @@ class Composer:
 
         choice: overrides that many runs share, among them those of groups.
         """
-        shared, keys = tuple(choice), tuple(value.key for value in values)
-        if mistake := self._mistakes.get((shared, ())) or self._mistakes.get((shared, keys)):
+        shared, deciding = tuple(choice), tuple(map(_deciding, values))
+        if mistake := self._mistakes.get((shared, ())) or self._mistakes.get((shared, deciding)):
             raise mistake
         if shared not in self._by_choice:
             with self._remembered(shared, ()):
@@ -71,18 +71,18 @@ class Composer:
         try:
             return self._by_choice[shared].settings(values)
         except OmegaConfBaseException:
-            # Hydra's own error says what is wrong with the keys
-            with self._remembered(shared, keys):
+            # Hydra's own error says what is wrong
+            with self._remembered(shared, deciding):
                 compose_raw([*shared, *(value.text for value in values)], self._primary)
             raise
 
     @contextmanager
-    def _remembered(self, shared: tuple[str, ...], keys: tuple[str, ...]) -> Iterator[None]:
-        """A block whose mistake, which takes long to find, is that of every run with the same choice and keys."""
+    def _remembered(self, shared: tuple[str, ...], deciding: tuple[str, ...]) -> Iterator[None]:
+        """A block whose mistake, which takes long to find, is that of every run that agrees in these."""
         try:
             yield
         except Mistake as mistake:
-            self._mistakes[shared, keys] = mistake
+            self._mistakes[shared, deciding] = mistake
             raise
 
 
@@ -123,6 +123,11 @@ class _Composition:
             self._key_paths[value.key] = [] if is_read else _key_paths(value.key, self._leaves)
         is_simple = isinstance(value.value, int | float) or (isinstance(value.value, str) and "${" not in value.value)
         return is_simple and bool(self._key_paths[value.key])
+
+
+def _deciding(value: Value) -> str:
+    """What decides whether Hydra accepts an override: its key, and a value that is a list or a mapping."""
+    return value.text if isinstance(value.value, list | dict) else value.key
 
 
 def _with_values(config: DictConfig, values: Iterable[tuple[str, Any]]) -> DictConfig:

@@ -83,6 +83,9 @@ def _mistake_and_hint(error: BaseException, overrides: Iterable[str], primary: P
         place = re.search(r"full_key: (\S+)", text)
         where = f"{place[1]} refers to it, but " if place else ""
         return f"{where}there is no setting {match[1]!r}", near_key(match[1], overrides, primary)
+    merged = re.search(r"Error merging override (.+)", text)
+    if merged and (place := re.search(r"Cannot merge .*\n.*full_key: .*\n.*object_type=(list|dict)", text)):
+        return f"{merged[1]}: must be {'a list, such as [a,b]' if place[1] == 'list' else 'a mapping, {KEY:VALUE}'}", ""
     line = first_line(error)
     if line.startswith("Ambiguous value"):
         return line, "to sweep over the values add -m; to give a list write key=[a,b]"

@@ -92,6 +92,24 @@ def test_many_runs_have_the_mistakes_of_one(words):
     assert str(caught.value) == message(*words)
 
 
+def test_a_mistake_about_a_value_is_not_that_of_another_value():
+    composer = Composer()
+    with pytest.raises(Mistake, match=r"logger.tags=\{a:1\}: must be a list"):
+        composer.compose(["logger.tags={a:1}"])
+    assert composer.compose(["logger.tags=[a]"]).logger.tags == ["a"]
+
+
+def test_a_mistake_about_a_key_is_found_once_for_all_its_values(monkeypatch):
+    composer, composed = Composer(), []
+    monkeypatch.setattr(
+        module, "compose_raw", lambda choice, primary: composed.append(choice) or compose_raw(choice, primary)
+    )
+    for value in range(3):
+        with pytest.raises(Mistake, match="there is no setting 'heds'"):
+            composer.compose([f"heds={value}"])
+    assert composed == [[], ["heds=0"]]
+
+
 @pytest.mark.parametrize(
     ("word", "said"),
     [
@@ -214,6 +232,13 @@ def test_no_configuration_can_import_anything(path):
         (["heds=24"], ["'heds'", "did you mean heads?"]),
         (["+heds=24"], ["+heds=24", "did you mean heads?"]),
         (["++heads=24"], ["do not add", "write heads=24"]),
+        (["+experiment=nano_table"], ["write experiment=nano_table"]),
+        (["trainer.compile=null"], ["trainer.compile = None: must be auto, true or false"]),
+        (["trainer.compile=ture"], ["trainer.compile = 'ture': must be auto, true or false (did you mean true?)"]),
+        (["HEADS=2"], ["'HEADS'", "did you mean heads?"]),
+        (["variant=MULTI_HEAD"], ["did you mean multi_head?"]),
+        (["hidden_size={}"], ["hidden_size = {}: must be a whole number"]),
+        (["logger.tags={a:1}"], ["logger.tags={a:1}: must be a list, such as [a,b]"]),
         (["~heads"], ["do not add or remove", "leave it out, or write heads=VALUE"]),
         (["runs='~/x'"], ["runs: ~/x: only a shell replaces ~", "$HOME"]),
         (["cache='~'"], ["cache: ~: only a shell replaces ~"]),
