@@ -38,7 +38,7 @@ def grid(overrides: Sequence[str], primary: Primary = PRETRAINING) -> Iterator[C
     fixed, axes = _axes(overrides)
     composer, group_names = Composer(primary), groups()
     for combination in itertools.product(*axes):
-        label = " ".join(value.text for value in combination)
+        label = " ".join(map(_label, combination))
         options = [value.text for value in combination if value.key in group_names]
         values = [value for value in combination if value.key not in group_names]
         try:
@@ -47,6 +47,11 @@ def grid(overrides: Sequence[str], primary: Primary = PRETRAINING) -> Iterator[C
             yield Combination(label, mistake)
         else:
             yield Combination(label, outcome)
+
+
+def _label(value: Value) -> str:
+    """The override for a person, without the escapes that Hydra's grammar may require in a text."""
+    return f"{value.key}={value.value}" if isinstance(value.value, str) else value.text
 
 
 def split(overrides: Sequence[str]) -> tuple[list[str], list[tuple[Override, str]]]:

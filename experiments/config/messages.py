@@ -89,6 +89,8 @@ def _mistake_and_hint(error: BaseException, overrides: Iterable[str], primary: P
     line = first_line(error)
     if line.startswith("Ambiguous value"):
         return line, "to sweep over the values add -m; to give a list write key=[a,b]"
+    # a function of ours says itself what is wrong
+    line = next((str(cause) for cause in _causes(error) if isinstance(cause, Mistake)), line)
     if isinstance(error, OverrideParseException):
         return f"{error.override!r} cannot be read", _readable(str(error.override))
     place = re.search(r"full_key: (\S+)", text)

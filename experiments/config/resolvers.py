@@ -5,6 +5,7 @@ A launcher of Hydra's sends them to its jobs, so this file imports none of the s
 
 from __future__ import annotations
 
+import inspect
 import os
 import platform
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from omegaconf import OmegaConf
 
 from experiments.config.groups import options
 from experiments.config.primary import PRIMARIES
+from experiments.failures.failure import Mistake
 
 
 def _floor_divide(number: Any, by: Any) -> int | None:
@@ -61,4 +63,17 @@ def register() -> None:
         "interpreter": platform.python_version,
     }
     for name, function in functions.items():
-        OmegaConf.register_new_resolver(name, function, replace=True)
+        OmegaConf.register_new_resolver(name, _counting(name, function), replace=True)
+
+
+def _counting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which then raises Mistake for a wrong number of values."""
+    parameters = [*inspect.signature(function).parameters]
+
+    def call(*values: Any) -> Any:
+        if len(values) != len(parameters):
+            given, needed = ",".join(map(str, values)), ",".join(parameters).upper()
+            raise Mistake(f"${{{name}:{given}}}: must be ${{{name}:{needed}}}")
+        return function(*values)
+
+    return call

@@ -251,6 +251,19 @@ def test_what_a_value_refers_to_is_named():
         compose(["seed=${learning_rat}"])
 
 
+@pytest.mark.parametrize(
+    ("expression", "needed"),
+    [
+        ("${times:1}", "${times:FACTOR,NUMBER}"),
+        ("${floor_divide:1,2,3}", "${floor_divide:NUMBER,BY}"),
+        ("${cache_folder:1}", "${cache_folder:}"),
+    ],
+)
+def test_an_expression_with_a_wrong_number_of_values_is_told_how_to_write_it(expression, needed):
+    with pytest.raises(Mistake, match=re.escape(f"seed: {expression}: must be {needed}") + "$"):
+        compose([f"seed={expression}"])
+
+
 def test_an_answer_that_nobody_reads_is_an_error_of_the_output_and_two_questions_are_refused(monkeypatch):
     with open("/dev/full", "w") as full, monkeypatch.context() as patched:  # noqa: PTH123
         patched.setattr(sys, "stdout", full)
