@@ -20,12 +20,16 @@ class Launcher:
     around_sweep: Block = nullcontext
     around_cell: Block = nullcontext  # in the job
     shares_machine: bool = False  # whether each of its jobs sees every core and GPU, and must claim its own
+    reads: tuple[str, ...] = ()  # settings of Hydra's, besides hydra.launcher
 
 
+OF_SUBMITIT = ("hydra.job.name", "hydra.sweep.mode")
 LAUNCHERS = {
     "joblib": Launcher(around_sweep=killed_workers_endured, shares_machine=True),
-    "submitit_local": Launcher(around_sweep=every_job_awaited, around_cell=saved_before_requeue, shares_machine=True),
-    "submitit_slurm": Launcher(check_slurm, every_job_awaited, saved_before_requeue),
+    "submitit_local": Launcher(
+        around_sweep=every_job_awaited, around_cell=saved_before_requeue, shares_machine=True, reads=OF_SUBMITIT
+    ),
+    "submitit_slurm": Launcher(check_slurm, every_job_awaited, saved_before_requeue, reads=OF_SUBMITIT),
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from hydra.core.override_parser.types import Override
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from pydantic import ValidationError
@@ -15,11 +16,21 @@ from experiments.config.command_line import MULTIRUN_FLAGS, CommandLine, check_o
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.composer import Composer
 from experiments.config.grid import Combination, grid
+from experiments.config.messages import hydra_errors_as_mistakes
 from experiments.config.primary import Primary
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
-from experiments.failures.wording import did_you_mean
 from experiments.launch.check_cells import check_cell, refuse
+from experiments.launch.hydra_settings import (
+    RAY,
+    SEARCH,
+    check_one_value,
+    check_single_run,
+    chosen,
+    hydra_settings,
+    starts_jobs,
+    without_details,
+)
 from experiments.search.objective import check_objectives
 from experiments.search.space import Space, space_of
 from experiments.settings.group import Group
@@ -28,8 +39,6 @@ from experiments.settings.run import Settings
 from experiments.settings.search import Search
 
 G = TypeVar("G", bound=Group)
-SEARCH = "optuna_search"  # our own sweeper
-RAY = "ray"  # our own launcher
 
 
 class PlannedSearch(NamedTuple):
@@ -52,45 +61,48 @@ class Plan:
     is_sweep: bool
     launcher: str
     sweeper: str
-    runs: str  # folder of the run folders
+    runs: str  # where the run folder of the first cell is, and the sweep's own files
     search: PlannedSearch | None = None
     ray: RayCluster | None = None  # where the cells are tasks of Ray
 
     @property
     def runs_here(self) -> bool:
         """Whether our own runner trains the cells, rather than a launcher of Hydra's."""
-        return self.launcher == "basic" and self.sweeper in ("basic", SEARCH)
+        return self.launcher == "basic" and not starts_jobs(self.launcher, self.sweeper)
 
 
 def plan(command: CommandLine) -> Plan:
     """Compose and check every cell once. Raises Mistake that names each wrong cell."""
     overrides, flags, primary = command
     parsed = check_overrides(overrides, primary)
+    check_one_value(parsed)
     if not flags and not any(override.is_sweep_override() for override in parsed):
-        composed = compose_raw(overrides, primary, with_hydra=True)
+        composed = compose_raw(without_details(parsed), primary, with_hydra=True)
         if composed.hydra.mode is not RunMode.MULTIRUN:
+            check_single_run(parsed)
             with open_dict(composed):
                 del composed["hydra"]
             settings = resolve(composed)
             check_cell(settings, runs_here=True)
             return Plan(command, [settings], is_sweep=False, launcher="basic", sweeper="basic", runs=settings.runs)
-    hydra, runs = _hydra_settings(overrides, primary)
-    launcher, sweeper = hydra.runtime.choices["hydra/launcher"], hydra.runtime.choices["hydra/sweeper"]
+    hydra = hydra_settings(parsed, primary)
+    launcher, sweeper = chosen(hydra)
     if not (MULTIRUN_FLAGS & set(flags) or hydra.mode is RunMode.MULTIRUN):
         # several values are refused, each by its key
         compose_raw(overrides, primary)
     if sweeper not in ("basic", SEARCH):
         if launcher == RAY:
             raise Mistake(f"hydra/sweeper={sweeper}: hydra/launcher={RAY} takes the cells of hydra/sweeper=basic only")
-        return Plan(command, [], True, launcher, sweeper, runs)
+        return Plan(command, [], True, launcher, sweeper, _fixed_runs(parsed, primary))
     overridden = {override.key_or_group for override in parsed}
     of_overlay = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items() if key not in overridden]
     if sweeper == SEARCH:
         search = _planned_search(hydra.sweeper, launcher, [*of_overlay, *overrides])
-        return Plan(command, _checked(_ends(search.space, primary), launcher), True, launcher, sweeper, runs, search)
+        cells = _checked(_ends(search.space, primary), launcher)
+        return Plan(command, cells, True, launcher, sweeper, cells[0].runs, search)
     ray = _ray_cluster(hydra.launcher) if launcher == RAY else None
     cells = _checked(grid([*of_overlay, *overrides], primary), launcher)
-    return Plan(command, cells, True, launcher, sweeper, runs, ray=ray)
+    return Plan(command, cells, True, launcher, sweeper, cells[0].runs, ray=ray)
 
 
 def _planned_search(node: DictConfig, launcher: str, overrides: list[str]) -> PlannedSearch:
@@ -154,23 +166,11 @@ def labelled_with_sweep(settings: Settings, name: str) -> Settings:
     return settings.model_copy(update={"logger": logger.model_copy(update=labels)})
 
 
-def _hydra_settings(overrides: list[str], primary: Primary) -> tuple[DictConfig, str]:
-    """Hydra's own settings and `runs`, from the overrides and overlays that decide them."""
-    keys = ("hydra/launcher=", "hydra/sweeper=", "hydra.mode=", "experiment=", "runs=")
-    deciding = [override for override in overrides if override.startswith(keys) and "," not in override]
-    details = [override for override in overrides if override.startswith(("hydra.sweeper.", "hydra.launcher."))]
-    for override in deciding:
-        if override == f"hydra/launcher={RAY}":
-            _check_keys("hydra.launcher.", RayCluster, details)
-        if override == f"hydra/sweeper={SEARCH}":
-            _check_keys("hydra.sweeper.", Search, details)
-    composed = compose_raw([*deciding, *details], primary, with_hydra=True)
-    return composed.hydra, str(composed.runs)
-
-
-def _check_keys(prefix: str, kind: type[Group], overrides: list[str]) -> None:
-    """Raise Mistake for an override of a launcher or sweeper of ours that names none of its settings."""
-    for override in overrides:
-        key = override.partition("=")[0].removeprefix(prefix)
-        if override.startswith(prefix) and key not in kind.model_fields:
-            raise Mistake(f"there is no setting '{prefix}{key}'" + did_you_mean(key, kind.model_fields))
+def _fixed_runs(parsed: list[Override], primary: Primary) -> str:
+    """`runs`, as far as it is known before a sweeper chooses the cells. Raises Mistake."""
+    swept = {override.key_or_group for override in parsed if override.is_sweep_override()}
+    # a key may be one of a swept group's options alone
+    fixed = [each.input_line for each in parsed if each.key_or_group.split(".")[0] not in swept]
+    config = compose_raw(fixed, primary)
+    with hydra_errors_as_mistakes(fixed, primary):
+        return str(config.runs)

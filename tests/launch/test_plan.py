@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from experiments.config.command_line import CommandLine
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
 from experiments.launch.plan import plan
+from experiments.launch.search import study_folder
 from experiments.training.distributed.start import TORCHRUN_VARIABLES
 
 
@@ -132,3 +134,78 @@ def test_ten_thousand_cells_are_planned_and_more_are_refused_at_once():
 def test_lists_without_values_are_named(override, message):
     with pytest.raises(Mistake, match=re.escape(message)):
         plan(CommandLine([override], ["-m"]))
+
+
+def test_the_folder_of_runs_may_refer_to_other_settings():
+    words = ["runs=${data.train}-runs", "data=text", "data.train=book.txt", "seed=0,1"]
+    planned = plan(CommandLine(words, ["-m"]))
+    assert {cell.runs for cell in planned.cells} == {planned.runs} == {"book.txt-runs"}
+    for wrong, said in (
+        ("runs=${nope}", "runs refers to it, but there is no setting 'nope'"),
+        ("runs=${oc.env:NOPE}", "NOPE"),
+    ):
+        with pytest.raises(Mistake, match=said):
+            plan(CommandLine([wrong, "seed=0,1"], ["-m"]))
+
+
+def test_a_search_is_kept_beside_its_runs():
+    pytest.importorskip("optuna")
+    words = ["hydra/sweeper=optuna_search", "runs=of-${variant.name}", "variant=talking_heads", "seed=0,1"]
+    assert study_folder(plan(CommandLine(words, ["-m"]))).parent == Path("of-talking_heads/sweeps")
+
+
+def test_a_wrong_expression_is_shown_as_it_was_written():
+    said = "seed=${times:1}: seed: ${times:1}: must be ${times:FACTOR,NUMBER}"
+    with pytest.raises(Mistake, match=re.escape(said)):
+        plan(CommandLine(["seed=${times:1},2"], ["-m"]))
+
+
+JOBLIB = "hydra/launcher=joblib"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["hydra/launcher=basic,joblib"], "hydra/launcher=basic,joblib: each of Hydra's own settings has one value"),
+        (["hydra/sweeper=basic,optuna_search"], "each of Hydra's own settings has one value"),
+        (["hydra.mode=RUN,MULTIRUN"], "each of Hydra's own settings has one value"),
+        (["hydra/launcher=null"], "each of Hydra's own settings has one value"),
+        (["~hydra/launcher"], "each of Hydra's own settings has one value"),
+        (["hydra.sweeper.params={seed:'1,2'}"], "list the values in the overrides: seed=1,2"),
+        (["+hydra.sweeper.params.seed='1,2'", JOBLIB], "list the values in the overrides: seed=1,2"),
+        (["hydra.sweeper.max_batch_size=1"], "hydra/launcher=basic hydra/sweeper=basic do not read it"),
+        (["hydra.launcher.n_jobs=1"], "hydra/launcher=basic hydra/sweeper=basic do not read it"),
+        (["hydra.sweep.dir=zz"], "do not read it\n  runs=FOLDER is the folder of the runs"),
+        (["hydra.sweep.dir=zz", JOBLIB], "do not read it\n  runs=FOLDER is the folder of the runs"),
+        (["hydra.job.env_copy=[NOPE]", JOBLIB], "hydra.job.env_copy: the environment has no NOPE"),
+        (["hydra.run.dir=zz", JOBLIB], "hydra/launcher=joblib hydra/sweeper=basic do not read it"),
+        (["hydra.job.chdir=true", JOBLIB], "hydra/launcher=joblib hydra/sweeper=basic do not read it"),
+        (["hydra.launcher._target_=os.system", JOBLIB], "hydra/launcher=joblib hydra/sweeper=basic do not read it"),
+    ],
+)
+def test_a_setting_of_hydras_that_a_sweep_does_not_read_is_refused(words, said):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    with pytest.raises(Mistake, match=re.escape(said)):
+        plan(CommandLine([*words, "heads=6,12"], ["-m"]))
+
+
+def test_what_hydra_reads_for_its_launchers_is_taken():
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    jobs = ["hydra.launcher.n_jobs=1", "+hydra.job.env_set.KEY=1", "hydra.job.env_copy=[PATH]"]
+    read = [*jobs, "hydra.sweeper.max_batch_size=1"]
+    assert len(plan(CommandLine([JOBLIB, *read, "heads=6,12"], ["-m"])).cells) == 2
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("hydra/launcher=joblib", "\n  add -m for a sweep"),
+        ("hydra.sweeper.params={seed:'1,2'}", "\n  add -m for a sweep"),
+        ("hydra.run.dir=zz", ""),
+        ("hydra.job.chdir=true", ""),
+    ],
+)
+def test_a_single_run_takes_no_setting_of_hydras_but_its_mode(word, hint):
+    with pytest.raises(Mistake, match=re.escape(f"{word}: a single run does not read it{hint}") + "$"):
+        plan(CommandLine([word], []))
+    assert not plan(CommandLine(["hydra.mode=RUN"], [])).is_sweep

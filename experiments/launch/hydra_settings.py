@@ -1,0 +1,113 @@
+"""Hydra's own settings: those that choose a launcher and a sweeper, and those that the chosen ones read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from hydra.core.override_parser.types import Override
+from omegaconf import DictConfig
+
+from experiments.config.compose import compose_raw
+from experiments.config.primary import Primary
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
+from experiments.launch.launchers import launcher
+from experiments.settings.group import Group
+from experiments.settings.ray_cluster import RayCluster
+from experiments.settings.search import Search
+
+SEARCH = "optuna_search"  # our own sweeper
+RAY = "ray"  # our own launcher
+OURS: dict[str, type[Group]] = {RAY: RayCluster, SEARCH: Search}
+CHOICES = ("hydra/launcher", "hydra/sweeper", "hydra.mode")
+OF_SWEEPS = ("hydra/launcher", "hydra/sweeper", "hydra.launcher", "hydra.sweeper")
+# where Hydra starts the jobs: what it reads itself, and with its basic sweeper
+READ_BY_HYDRA = (
+    "hydra.job.env_set", "hydra.job.env_copy", "hydra.verbose", "hydra.hydra_logging", "hydra/hydra_logging",
+)  # fmt: skip
+READ_BY_BASIC_SWEEPER = ("hydra.sweeper.max_batch_size",)
+
+
+def check_one_value(parsed: Iterable[Override]) -> None:
+    """Raises Mistake for a setting of Hydra's that is given several values or none, or is removed."""
+    for override in parsed:
+        has_none = override.is_delete() or (override.key_or_group in CHOICES and override.value() is None)
+        if override.is_hydra_override() and (has_none or override.is_sweep_override()):
+            raise Mistake(f"{override.input_line}: each of Hydra's own settings has one value")
+
+
+def without_details(parsed: Iterable[Override]) -> list[str]:
+    """The overrides; of Hydra's own, only those that choose."""
+    return [each.input_line for each in parsed if not _is_detail(each)]
+
+
+def check_single_run(parsed: Iterable[Override]) -> None:
+    """Raises Mistake for a setting of Hydra's that a single run does not read."""
+    for override in parsed:
+        if override.is_hydra_override() and override.key_or_group != "hydra.mode":
+            hint = "add -m for a sweep" if override.key_or_group.startswith(OF_SWEEPS) else ""
+            raise Mistake(f"{override.input_line}: a single run does not read it", hint)
+
+
+def hydra_settings(parsed: Sequence[Override], primary: Primary) -> DictConfig:
+    """Hydra's own settings of a sweep, from the overrides and overlays that decide them.
+
+    Raises Mistake, also for a setting that the chosen launcher and sweeper do not read.
+    """
+    deciding = [
+        each.input_line
+        for each in parsed
+        if each.key_or_group in (*CHOICES, "experiment") and not each.is_sweep_override()
+    ]
+    composed = _composed(deciding, primary)
+    details = [each for each in parsed if _is_detail(each)]
+    if not details:
+        return composed
+    for override in details:
+        _check_read(override, *chosen(composed))
+    return _composed([*deciding, *(each.input_line for each in details)], primary)
+
+
+def chosen(hydra: DictConfig) -> tuple[str, str]:
+    """The launcher and the sweeper."""
+    return hydra.runtime.choices["hydra/launcher"], hydra.runtime.choices["hydra/sweeper"]
+
+
+def starts_jobs(its_launcher: str, sweeper: str) -> bool:
+    """Whether Hydra starts the jobs, rather than our own runner or Ray."""
+    return its_launcher not in ("basic", RAY) or sweeper not in ("basic", SEARCH)
+
+
+def _composed(overrides: list[str], primary: Primary) -> DictConfig:
+    try:
+        return compose_raw(overrides, primary, with_hydra=True).hydra
+    except KeyError as error:
+        # Hydra looks up these variables while it composes
+        raise Mistake(f"hydra.job.env_copy: the environment has no {error.args[0]}") from error
+
+
+def _is_detail(override: Override) -> bool:
+    return override.is_hydra_override() and override.key_or_group not in CHOICES
+
+
+def _check_read(override: Override, its_launcher: str, sweeper: str) -> None:
+    """Raises Mistake for a setting of Hydra's that the launcher and the sweeper do not read."""
+    key, text = override.key_or_group, override.input_line
+    _, node, name, *_ = *key.split("."), "", ""
+    option = {"launcher": its_launcher, "sweeper": sweeper}.get(node)
+    if option in OURS:
+        fields = OURS[option].model_fields
+        if name and name not in fields:
+            raise Mistake(f"there is no setting 'hydra.{node}.{name}'" + did_you_mean(name, fields))
+        return
+    if sweeper == "basic" and key.startswith("hydra.sweeper.params"):
+        raise Mistake(
+            f"{text}: with hydra/sweeper=basic, only an overlay sets it", "list the values in the overrides: seed=1,2"
+        )
+    # Hydra's own launchers and sweepers know their settings, but may not be replaced
+    is_of_plugin = option not in (None, "basic") and name != "_target_"
+    read = READ_BY_HYDRA + launcher(its_launcher).reads + READ_BY_BASIC_SWEEPER * (sweeper == "basic")
+    is_read = is_of_plugin or any(f"{key}.".startswith(f"{each}.") for each in read)
+    if not (is_read and starts_jobs(its_launcher, sweeper)):
+        hint = "runs=FOLDER is the folder of the runs" if key.endswith(".dir") else ""
+        raise Mistake(f"{text}: hydra/launcher={its_launcher} hydra/sweeper={sweeper} do not read it", hint)
