@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments.commands.train import launch_with, take_options
-from experiments.config.command_line import MULTIRUN_FLAGS, CommandLine, check_overrides, question, split_arguments
+from experiments.config.command_line import (
+    MULTIRUN_FLAGS,
+    CommandLine,
+    check_overrides,
+    question,
+    quoted,
+    split_arguments,
+)
 from experiments.config.pretrained import check_keys
 from experiments.config.primary import FINETUNING
 from experiments.failures.exit_code import ExitCode
@@ -28,7 +35,7 @@ def finetune(arguments: list[str]) -> ExitCode:
         raise Mistake(f"{' and '.join(names)}: several values need a sweep", "add -m")
     runs = _runs(overrides)
     folders = [str(find_run(name, runs)) for name in names]
-    pretrained = f"pretrained={','.join(map(_quoted, folders))}"
+    pretrained = f"pretrained={','.join(map(quoted, folders))}"
     return launch_with(options, CommandLine([*overrides, pretrained], flags, FINETUNING))
 
 
@@ -40,9 +47,3 @@ def _runs(overrides: list[str]) -> Path:
                 raise Mistake(f"{text}: must be one folder", "give the runs by their paths")
             return Path(str(override.value()))
     return Path("runs")
-
-
-def _quoted(path: str) -> str:
-    """Quote a path as Hydra's grammar requires it."""
-    escaped = path.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

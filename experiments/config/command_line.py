@@ -152,6 +152,12 @@ def _check_choice(override: Override) -> None:
             )
 
 
+def quoted(text: str) -> str:
+    """A text as Hydra's grammar reads it literally."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def hydra_main(task: Callable[[DictConfig], Any], line: CommandLine) -> None:
     """Hydra's own command line, as `python app.py OVERRIDES FLAGS`. Raises Mistake, and whatever `task` raises."""
     overrides, flags, primary = line

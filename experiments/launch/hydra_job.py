@@ -26,23 +26,24 @@ def job(config: DictConfig) -> float | None:
     try:
         settings = labelled_with_sweep(resolve(config), sweep.name)
     except Mistake as mistake:
-        _note(ledger, " ".join(HydraConfig.get().overrides.task), str(mistake))
+        words = " ".join(HydraConfig.get().overrides.task)
+        _note(ledger, sweep / f"job-{HydraConfig.get().job.num}", f"{words}: {mistake}")
         return None
     its = launcher(HydraConfig.get().runtime.choices["hydra/launcher"])
     pool = claimed_pool() if its.shares_machine else None
     with its.around_cell():
         outcome = earlier_outcome(settings) or run_cell(settings, pool)
-    _note(ledger, outcome.folder.path.name, outcome.reason or "done")
+    _note(ledger, outcome.folder.path, outcome.reason or "done")
     return result.validation_loss if (result := outcome.finished_result) else None
 
 
-def _note(ledger: Path, name: str, state: str) -> None:
+def _note(ledger: Path, folder: Path, state: str) -> None:
     with ledger.open("a", encoding="utf-8") as file:
-        file.write(f"{name}\t{' '.join(state.split())}\n")
+        file.write(f"{folder}\t{' '.join(state.split())}\n")
 
 
-def read_ledger(folder: Path) -> dict[str, str]:
-    """The outcome of each cell, by its name, from the last line about it."""
-    path = folder / LEDGER
+def read_ledger(sweep: Path) -> dict[Path, str]:
+    """The outcome of each cell, by its folder, from the last line about it. sweep: the sweep's folder."""
+    path = sweep / LEDGER
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return dict(line.split("\t", 1) for line in lines)
+    return {Path(folder): state for folder, _, state in (line.rpartition("\t") for line in lines)}

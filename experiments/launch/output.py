@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -71,7 +72,7 @@ class SweepProgress:
             console=console, disable=not console.is_terminal, expand=True,
         )  # fmt: skip
         self._all = self._bars.add_task("cells", total=total, count=f"0/{total}", left="")
-        self._running: dict[str, TaskID] = {}
+        self._running: dict[Path, TaskID] = {}  # by run folder
         self._blocked = False
 
     @contextmanager
@@ -99,11 +100,11 @@ class SweepProgress:
         self._blocked = blocked
         shares = 0.0
         for cell in running:
-            name, step, planned = cell.folder.name, cell.folder.metrics.last_step(), planned_steps(cell.settings)
-            if name not in self._running:
-                self._running[name] = self._bars.add_task(name, total=planned, count="", left="")
+            path, step, planned = cell.folder.path, cell.folder.metrics.last_step(), planned_steps(cell.settings)
+            if path not in self._running:
+                self._running[path] = self._bars.add_task(cell.folder.name, total=planned, count="", left="")
             count = f"{step}/{planned}" if planned else f"step {step}"
-            self._bars.update(self._running[name], completed=step, count=count)
+            self._bars.update(self._running[path], completed=step, count=count)
             shares += min(step / planned, 1.0) if planned else 0.0
         trained = self._done + self._failed + shares
         minutes = (time.monotonic() - self._started) / 60
@@ -116,7 +117,7 @@ class SweepProgress:
             self._failed += 1
         else:
             self._done += 1
-        if (bar := self._running.pop(outcome.folder.name, None)) is not None:
+        if (bar := self._running.pop(outcome.folder.path, None)) is not None:
             self._bars.remove_task(bar)
         loss = f", loss {result.validation_loss:.4f}" if (result := outcome.finished_result) else ""
         self._say(f"{outcome.folder.name}: {outcome.reason or 'done'}{loss}")

@@ -97,7 +97,7 @@ class _Trials:
         self.outcomes: list[Outcome] = []
         self._study, (self._search, self._space) = study, planned
         self._folder, self._composer, self._progress = folder.absolute(), composer, progress
-        self._trials: dict[str, Trial] = {}  # by the name of the run folder
+        self._trials: dict[Path, Trial] = {}  # by run folder
 
     def cells(self) -> Iterator[Cell | None]:
         """Yield the runs to be trained, and None while there is none yet."""
@@ -115,9 +115,9 @@ class _Trials:
                 continue
             folder = folder_of(settings)
             # another point may be the same run, and a process of a killed search may still be saving
-            while folder.name in self._trials or folder.holder() is not None:
+            while folder.path in self._trials or folder.holder() is not None:
                 yield None
-            self._trials[folder.name] = trial
+            self._trials[folder.path] = trial
             if outcome := earlier_outcome(settings):
                 self.end(outcome)
                 continue
@@ -125,7 +125,7 @@ class _Trials:
 
     def end(self, outcome: Outcome) -> None:
         """Add the outcome of a trial to the study."""
-        trial = self._trials.pop(outcome.folder.name)
+        trial = self._trials.pop(outcome.folder.path)
         values: list[float] | None = None
         if result := outcome.finished_result:
             values, missing = _values(result, self._search)

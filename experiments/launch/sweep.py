@@ -9,7 +9,7 @@ from rich.console import Console
 from experiments.cells.cell import folder_of
 from experiments.cells.resources import Workers
 from experiments.cells.runner import Outcome, outcome_of
-from experiments.config.command_line import hydra_main
+from experiments.config.command_line import hydra_main, quoted
 from experiments.failures.exit_code import ExitCode
 from experiments.files.durable import folder_for
 from experiments.launch.hydra_job import LEDGER, job, read_ledger
@@ -56,14 +56,15 @@ def _train_with_hydra(planned: Plan) -> list[Outcome]:
     """
     its = launcher(planned.launcher)
     its.check()
-    runs, line = Path(planned.runs), planned.command
-    folder = runs / "sweeps" / line.sweep
+    line = planned.command
+    folder = Path(planned.runs) / "sweeps" / line.sweep
     with or_other_runs():
         folder_for(folder)
     (folder / LEDGER).unlink(missing_ok=True)
     with its.around_sweep():
-        hydra_main(with_plugins(job), line._replace(overrides=[*line.overrides, f"hydra.sweep.dir={folder}"]))
+        own = f"hydra.sweep.dir={quoted(str(folder))}"
+        hydra_main(with_plugins(job), line._replace(overrides=[*line.overrides, own]))
     logs = folder / SUBMITIT_LOGS
     ended = "its job was ended, or never began" + (f"; the launcher's logs: {logs}" if logs.is_dir() else "")
-    states = dict.fromkeys((folder_of(cell).path.name for cell in planned.cells), ended)
-    return [outcome_of(RunFolder(runs / cell), state) for cell, state in (states | read_ledger(folder)).items()]
+    states = dict.fromkeys((folder_of(cell).path for cell in planned.cells), ended)
+    return [outcome_of(RunFolder(path), state) for path, state in (states | read_ledger(folder)).items()]

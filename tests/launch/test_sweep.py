@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hydra._internal.core_plugins.basic_launcher import BasicLauncherConf
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeperConf
 from hydra.core.config_store import ConfigStore
 from rich.console import Console
@@ -236,6 +237,27 @@ def test_the_cells_of_another_sweeper_are_found_in_the_folder_of_runs(in_process
     assert launch(["-m", "hydra/sweeper=another", "heads=2", *own, *tiny]) == 0, capsys.readouterr().out
     assert statuses(tmp_path / "other") == ["done"]
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("option", ["launcher", "sweeper"])
+@pytest.mark.parametrize(
+    ("words", "folders"),
+    [
+        (["runs=${variant.name}/runs", "variant=multi_head,talking_heads"], ["multi_head/runs", "talking_heads/runs"]),
+        # the names of both cells are equal
+        (["runs=one,other"], ["one", "other"]),
+        (["runs='one,other'"], ["one,other"]),
+    ],
+)
+def test_the_cells_that_hydra_starts_are_found_in_their_own_folders(
+    in_process, tiny, tmp_path, monkeypatch, capsys, option, words, folders
+):
+    node = {"launcher": BasicLauncherConf, "sweeper": BasicSweeperConf}[option]
+    ConfigStore.instance().store(group=f"hydra/{option}", name="another", node=node, provider="test")
+    monkeypatch.chdir(tmp_path)
+    own = [f"hydra/{option}=another", "heads=2", f"cache={tmp_path / 'cache'}"]
+    assert launch(["-m", *own, *words, *tiny]) == 0, capsys.readouterr().out
+    assert [statuses(tmp_path / folder) for folder in folders] == [["done"]] * len(folders)
 
 
 @pytest.mark.parametrize(
