@@ -28,17 +28,23 @@ READ_BY_HYDRA = (
 READ_BY_BASIC_SWEEPER = ("hydra.sweeper.max_batch_size",)
 
 
+def written(override: Override) -> str:
+    """An override as the user wrote it."""
+    assert override.input_line is not None  # the parser keeps it
+    return override.input_line
+
+
 def check_one_value(parsed: Iterable[Override]) -> None:
     """Raises Mistake for a setting of Hydra's that is given several values or none, or is removed."""
     for override in parsed:
         has_none = override.is_delete() or (override.key_or_group in CHOICES and override.value() is None)
         if override.is_hydra_override() and (has_none or override.is_sweep_override()):
-            raise Mistake(f"{override.input_line}: each of Hydra's own settings has one value")
+            raise Mistake(f"{written(override)}: each of Hydra's own settings has one value")
 
 
 def without_details(parsed: Iterable[Override]) -> list[str]:
     """The overrides; of Hydra's own, only those that choose."""
-    return [each.input_line for each in parsed if not _is_detail(each)]
+    return [written(each) for each in parsed if not _is_detail(each)]
 
 
 def check_single_run(parsed: Iterable[Override]) -> None:
@@ -46,7 +52,7 @@ def check_single_run(parsed: Iterable[Override]) -> None:
     for override in parsed:
         if override.is_hydra_override() and override.key_or_group != "hydra.mode":
             hint = "add -m for a sweep" if override.key_or_group.startswith(OF_SWEEPS) else ""
-            raise Mistake(f"{override.input_line}: a single run does not read it", hint)
+            raise Mistake(f"{written(override)}: a single run does not read it", hint)
 
 
 def hydra_settings(parsed: Sequence[Override], primary: Primary) -> DictConfig:
@@ -55,7 +61,7 @@ def hydra_settings(parsed: Sequence[Override], primary: Primary) -> DictConfig:
     Raises Mistake, also for a setting that the chosen launcher and sweeper do not read.
     """
     deciding = [
-        each.input_line
+        written(each)
         for each in parsed
         if each.key_or_group in (*CHOICES, "experiment") and not each.is_sweep_override()
     ]
@@ -65,7 +71,7 @@ def hydra_settings(parsed: Sequence[Override], primary: Primary) -> DictConfig:
         return composed
     for override in details:
         _check_read(override, *chosen(composed))
-    return _composed([*deciding, *(each.input_line for each in details)], primary)
+    return _composed([*deciding, *(written(each) for each in details)], primary)
 
 
 def chosen(hydra: DictConfig) -> tuple[str, str]:
@@ -92,7 +98,7 @@ def _is_detail(override: Override) -> bool:
 
 def _check_read(override: Override, its_launcher: str, sweeper: str) -> None:
     """Raises Mistake for a setting of Hydra's that the launcher and the sweeper do not read."""
-    key, text = override.key_or_group, override.input_line
+    key, text = override.key_or_group, written(override)
     _, node, name, *_ = *key.split("."), "", ""
     option = {"launcher": its_launcher, "sweeper": sweeper}.get(node)
     if option in OURS:

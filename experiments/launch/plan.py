@@ -30,6 +30,7 @@ from experiments.launch.hydra_settings import (
     hydra_settings,
     starts_jobs,
     without_details,
+    written,
 )
 from experiments.search.objective import check_objectives
 from experiments.search.space import Space, space_of
@@ -170,7 +171,7 @@ def _fixed_runs(parsed: list[Override], primary: Primary) -> str:
     """`runs`, as far as it is known before a sweeper chooses the cells. Raises Mistake."""
     swept = {override.key_or_group for override in parsed if override.is_sweep_override()}
     # a key may be one of a swept group's options alone
-    fixed = [each.input_line for each in parsed if each.key_or_group.split(".")[0] not in swept]
+    fixed = [written(each) for each in parsed if each.key_or_group.split(".")[0] not in swept]
     config = compose_raw(fixed, primary)
     with hydra_errors_as_mistakes(fixed, primary):
         return str(config.runs)

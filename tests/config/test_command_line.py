@@ -71,7 +71,7 @@ def test_help_shows_examples_first(attn, command):
         ),
         (
             ["compare", "--format", "tabel"],
-            r"--format tabel: must be one of table, markdown, csv, json \(did you mean table\?\)",
+            r"--format tabel: must be one of table, markdown, latex, csv, json \(did you mean table\?\)",
         ),
     ],
 )
