@@ -41,6 +41,13 @@ def hydra_errors_as_mistakes(overrides: Iterable[str] = (), primary: Primary = P
         for path in [Path(mark.name)] if mark else yaml_files("**/*.yaml"):
             read_conf(path)
         raise
+    except ValueError as error:
+        # OmegaConf takes what stands below a list for a number
+        keys, known = [text.partition("=")[0] for text in overrides], primary.known_keys(overrides)
+        if key := next((key for key in keys if key not in known and key.rpartition(".")[0] in known), None):
+            hint = f"{key.rpartition('.')[0]} is one setting, such as [a,b]"
+            raise Mistake(f"there is no setting {key!r}", hint) from error
+        raise
 
 
 def near_key(key: str, overrides: Iterable[str] = (), primary: Primary = PRETRAINING) -> str:
