@@ -136,7 +136,7 @@ def misspelling(chance: random.Random, keys: list[str], run: str) -> tuple[list[
     [
         (
             "compare --format cvs",
-            "compare: --format cvs: must be one of table, markdown, csv, json (did you mean csv?)",
+            "compare: --format cvs: must be one of table, markdown, latex, csv, json (did you mean csv?)",
         ),
         ("heads a --sequences x", "heads: --sequences x: must be a whole number"),
         ("heads a --penalty x", "heads: --penalty x: must be a finite number"),

@@ -153,7 +153,7 @@ def test_what_was_fine_tuned_is_compared_by_its_scores(tune, pretrained, home, t
     ("more", "said"),
     [
         (["task=sqad"], ["no task 'sqad'", "did you mean squad?"]),
-        (["tsk=squad"], ["which task?", "there are: chnsenticorp, cmrc2018, cola, mnli"]),
+        (["tsk=squad"], ["which task?", "there are: chnsenticorp, cmrc2018, cola, iflytek, mnli"]),
         (["task=squad", "heads=4"], ["the pretrained run decides heads"]),
         (["task=squad", "variant=additive"], ["the pretrained run decides variant"]),
         (["task=squad", "learning_rat=1"], ["did you mean learning_rate?"]),
