@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from experiments.config.command_line import CommandLine
 from experiments.display.rows import Row, show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
+from experiments.failures.unread import unread_settings
 from experiments.launch.check_cells import check_data
 from experiments.launch.plan import plan
 from experiments.measure.cores import long_wait
@@ -102,12 +102,7 @@ def _check_read(overrides: list[str], cells: list[Settings]) -> None:
     """Raises Mistake for a setting that does not affect the timed work, and for missing sentence pairs."""
     # a batch is made up; but which objective goes with pairs is checked against the data
     of_pairs = all(cell.objective.reads_pairs for cell in cells)
-    for override in overrides:
-        key = override.partition("=")[0]
-        group = re.split(r"[./@]", key)[0]
-        if of_pairs and group == "data":
-            continue
-        if key in UNREAD_KEYS or not {key, group} & READ_KEYS:
-            raise Mistake(f"{override}: a bench does not use {key}", "it times random batches of the given sizes")
+    for text, key, _ in unread_settings(overrides, READ_KEYS | ({"data"} if of_pairs else set()), UNREAD_KEYS):
+        raise Mistake(f"{text}: a bench does not use {key}", "it times random batches of the given sizes")
     if of_pairs:
         check_data(cells)

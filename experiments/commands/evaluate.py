@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from experiments.data.overlap import has_text_of_training
 from experiments.display.progress import Display
 from experiments.display.rows import show
 from experiments.failures.failure import Mistake
+from experiments.failures.unread import unread_settings
 from experiments.failures.wording import did_you_mean
 from experiments.record.folder import RunFolder
 from experiments.results.find import find_run
@@ -71,12 +71,9 @@ def evaluate_run(
 
 def _check_read(overrides: list[str]) -> None:
     """Raises Mistake for a setting that does not affect an evaluation."""
-    for text in overrides:
-        key = text.partition("=")[0]
-        group = re.split(r"[./@]", key)[0]
-        if not {key, group} & READ_KEYS:
-            hint = UNREAD.get(group, f"it may be one of {', '.join(sorted(READ_KEYS))}")
-            raise Mistake(f"{text}: an evaluation does not use {key}", hint)
+    for text, key, group in unread_settings(overrides, READ_KEYS):
+        hint = UNREAD.get(group, f"it may be one of {', '.join(sorted(READ_KEYS))}")
+        raise Mistake(f"{text}: an evaluation does not use {key}", hint)
 
 
 def _check_model(name: str, trained: dict[str, Any], requested: dict[str, Any], overrides: list[str]) -> None:

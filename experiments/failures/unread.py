@@ -1,11 +1,13 @@
-"""Options that a command is given and does not read, each of which is a mistake.
+"""Options and settings that a command is given and does not read, each of which is a mistake.
 
 A mode is one of the things that a command does. It is named by the option that asks for it, or by a noun.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import joined
@@ -29,3 +31,25 @@ def check_read(modes: Modes, given: Given, mode: str | None = None) -> None:
         readers = [each for each in modes if option in modes[each].split()]
         others = f"; {joined(readers)} {'does' if len(readers) == 1 else 'do'}" if readers else ""
         raise Mistake(f"{typed}: {mode} does not use it{others}")
+
+
+class Unread(NamedTuple):
+    """A setting that is not read."""
+
+    text: str  # as it was typed
+    key: str
+    group: str  # the first part of the key
+
+
+def unread_settings(
+    overrides: Iterable[str], read: Container[str], except_for: Container[str] = ()
+) -> Iterator[Unread]:
+    """Those overrides whose keys are not among `read`, where a group stands for all of its keys.
+
+    except_for: keys of such groups that are not read either.
+    """
+    for text in overrides:
+        key = text.partition("=")[0]
+        group = re.split(r"[./@]", key)[0]
+        if key in except_for or (key not in read and group not in read):
+            yield Unread(text, key, group)

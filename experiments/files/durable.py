@@ -16,13 +16,13 @@ from typing import Any
 
 from experiments.failures.failure import Failure, refusal
 from experiments.files.digest import sealed, unsealed
-from experiments.files.disk import UnreadableError, lock_file, make_folder, read_bytes, take_lock, to_disk
+from experiments.files.disk import IN_THE_WAY, UnreadableError, lock_file, make_folder, read_bytes, take_lock, to_disk
 from experiments.files.plain import from_json
 
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _UNREADABLE = "it cannot be read: permission denied; change its rights (chmod), or ask its owner to"
 _NO_LOCKS = "this file system has no file locks (flock), which keep two processes from the same work", ""
-_IN_THE_WAY = "a file stands where a folder should be", "remove it"
+_IN_THE_WAY = IN_THE_WAY, "remove it"
 # the reason, and `here` of DiskError
 _REASONS: dict[int, tuple[str, str | None]] = {
     errno.ENOSPC: ("the disk is full", "free some space and give the same command again"),

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from experiments.failures.failure import Mistake
+from experiments.formats.bert import BertFormat
 from experiments.formats.format import Format
 from experiments.formats.keys import READ_ACTIVATIONS, THEIR_ACTIVATIONS, read, read_choice
 from experiments.settings.run import Settings
@@ -24,20 +25,7 @@ class AlbertFormat(Format):
     proper_name: ClassVar[str] = "ALBERT"
     architecture: ClassVar[str] = "AlbertForMaskedLM"
     unused: ClassVar[str] = r"albert\.embeddings\.position_ids"
-    fixed_settings: ClassVar[Mapping[str, Any]] = {
-        **Format.fixed_settings,
-        "variant.scaled": True,
-        "norm": "post",
-        "model.norm_kind": "layer",
-        "model.position": "learned",
-        "model.embedding_norm": True,
-        "model.gated": False,
-        "model.linear_bias": True,
-        "model.head_transform": True,
-        "model.tied": True,
-        "model.head_bias": True,
-        "model.output_scaled": False,
-    }
+    fixed_settings: ClassVar[Mapping[str, Any]] = {**BertFormat.fixed_settings, "model.tied": True}
     fixed_keys: ClassVar[Mapping[str, Any]] = {"inner_group_num": 1, "tie_word_embeddings": True}
     same_values: ClassVar[Mapping[str, tuple[str, Any]]] = {
         "hidden_size": ("hidden_size", int),

@@ -177,8 +177,11 @@ def formats() -> dict[str, Format]:
     package = __name__.rpartition(".")[0]
     known: dict[str, Format] = {}
     for name in sorted(module.name for module in pkgutil.iter_modules(import_module(package).__path__)):
-        for value in vars(import_module(f"{package}.{name}")).values():
-            if isinstance(value, type) and issubclass(value, Format) and value is not Format:
+        module = import_module(f"{package}.{name}")
+        for value in vars(module).values():
+            # a format that a module imports is another module's
+            is_its_own = isinstance(value, type) and value.__module__ == module.__name__
+            if is_its_own and issubclass(value, Format) and value is not Format:
                 other = type(known.get(value.model_type, value()))
                 if other is not value:
                     files = " and ".join(inspect.getfile(each) for each in (other, value))

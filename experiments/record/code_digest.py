@@ -220,17 +220,16 @@ def import_covered() -> None:
     This is for a process that forks others. They compute with the files that it began with, even if these are edited
     later, and record their digests. A module that cannot be imported is left to the run that needs it.
     """
-    ours = ROOT
-    for root, room in itertools.product((ours, *code_folders()), COVERED_ROOMS):
+    for root, room in itertools.product((ROOT, *code_folders()), COVERED_ROOMS):
         for path in sorted((root / room).rglob("*.py")):
             with suppress(Exception):
                 importlib.import_module(module_name(path.relative_to(root)))
                 module_source(path)
     added_digests()
     for kernel in KERNELS:
-        _compiled_sources(ours, kernel)
+        _compiled_sources(ROOT, kernel)
     for place in VERSIONED:
-        format_version(ours / place)
+        format_version(ROOT / place)
 
 
 def module_name(path: str | Path) -> str:
