@@ -242,6 +242,14 @@ def _table_names() -> list[str]:
     return names()
 
 
+def _claims(ctx: typer.Context) -> list[str]:
+    from experiments.tables.definition.folder import names
+    from experiments.tables.definition.request import load
+
+    name = ctx.params.get("name")
+    return [*load(name).claims] if name in names() else []
+
+
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="KEY=VALUE", help="Settings; docs/settings.md lists them.", autocompletion=_complete),
@@ -417,6 +425,14 @@ def table(
         str,
         typer.Option(help="The size of the runs: nano, small, medium or paper.", autocompletion=_budgets),
     ] = TableOptions.budget,
+    claim: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CLAIM",
+            help="Make only the rows that this claim compares, and decide it; may be given several times.",
+            autocompletion=_claims,
+        ),
+    ] = None,
     seeds: Annotated[
         str | None,
         typer.Option(
@@ -458,6 +474,7 @@ def table(
       attn table shazeer2020/heads --seeds 4 --out docs/results
       attn table shazeer2020/heads --until-resolved --hours 2
       attn table shazeer2020/heads --plan 24             record the next 24 seeds before they are trained
+      attn table follow_ups/today --claim C8             only the rows that this claim compares
       attn table shazeer2020/dynamic --tune              tune the learning rates that have not been tuned
       attn table su2020/key_size data=text data.train=book.txt
       attn table shazeer2020/heads --render-only --format markdown
@@ -475,9 +492,9 @@ def table(
         without_name = COSTS_OF_TABLES if dry_run else LIST_OF_TABLES
         check_read(TABLE, _given(ctx), without_name if name is None else None)
         options = TableOptions(
-            budget=budget, seeds=seeds, plan=plan, until_resolved=until_resolved, hours=hours, tune=tune,
-            workers=parse_workers(workers), dry_run=dry_run, render_only=render_only, published=published, runs=runs,
-            format=format, out=out, wandb=wandb,
+            budget=budget, claims=claim or [], seeds=seeds, plan=plan, until_resolved=until_resolved, hours=hours,
+            tune=tune, workers=parse_workers(workers), dry_run=dry_run, render_only=render_only, published=published,
+            runs=runs, format=format, out=out, wandb=wandb,
         )  # fmt: skip
         raise typer.Exit(show_table(name, overrides or [], options))
 

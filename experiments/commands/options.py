@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -23,14 +24,14 @@ AUTO: Literal["auto"] = "auto"  # workers
 TableFormat = Literal["table", "markdown", "csv", "latex"]
 BenchScope = Literal["attention", "step", "answer"]
 
-_SHOWN = "--budget --published --runs --format --out --wandb"
+_SHOWN = "--budget --claim --published --runs --format --out --wandb"
 LIST_OF_TABLES, COSTS_OF_TABLES = "attn table without NAME", "--dry-run without NAME"
 TABLE: Modes = {
     LIST_OF_TABLES: "--format",
     COSTS_OF_TABLES: "--dry-run --runs --format",
     # it previews the same command without it
     "--dry-run": f"--seeds --workers {_SHOWN}",
-    "--plan": "--budget --seeds --runs",
+    "--plan": "--budget --claim --seeds --runs",
     "--tune": "--budget --seeds --workers --runs",
     "--render-only": f"--seeds {_SHOWN}",
     "--until-resolved": f"--hours --workers {_SHOWN}",
@@ -52,6 +53,7 @@ class TableOptions:
     """The options of `attn table`."""
 
     budget: str = "nano"
+    claims: Sequence[str] = ()  # empty: all of the budget
     seeds: str | None = None  # None: those of the budget, and all that have begun
     plan: int | None = None  # number of seeds to plan
     until_resolved: bool = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,12 +16,14 @@ from experiments.display.rows import show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
+from experiments.failures.wording import did_you_mean, joined
 from experiments.files.durable import or_elsewhere
 from experiments.processes.interruption import Interrupted
 from experiments.record.durable import or_other_runs
 from experiments.tables import costs, step_times
 from experiments.tables.definition.published import Published, published_of
 from experiments.tables.definition.request import Request, load
+from experiments.tables.definition.table import Table
 from experiments.tables.paper_differences import differences_from_paper
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.choose import source_of
@@ -85,9 +88,11 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
     seeds = range(budget.seeds) if options.seeds is None else seeds_of(options.seeds)
     if options.out and options.out.exists() and not options.out.is_dir():
         raise Mistake(f"--out {options.out}: is not a folder", "name a folder; it is made if it does not exist")
+    check_claims(options.claims, name, table, options.budget)
     request = Request(
-        name, table, options.budget, seeds, overrides, options.runs, options.published, options.seeds is not None
-    )
+        name, table, options.budget, seeds, overrides, options.runs, options.published, options.seeds is not None,
+        options.claims,
+    )  # fmt: skip
     if options.until_resolved and request.is_untuned:
         raise Mistake(
             f"--until-resolved: the scores of {name} could decide no claim, because no learning rate was tuned",
@@ -100,6 +105,21 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
     if (count := len(request.configurations) * len(seeds)) > LIMIT:
         raise Mistake(f"{count:,} cells: a table has at most {LIMIT:,}", "give fewer --seeds")
     return request
+
+
+def check_claims(chosen: Sequence[str], name: str, table: Table, budget: str) -> None:
+    """Raises Mistake for a claim that the table does not make at a budget, and for one that is named twice."""
+    known = table.claims_at(budget)
+    for claim, count in Counter(chosen).items():
+        if not known:
+            raise Mistake(f"--claim {claim!r}: {name} makes no claim at the budget {budget}")
+        if claim not in known:
+            raise Mistake(
+                f"--claim {claim!r}: {name} makes no such claim at the budget {budget}{did_you_mean(claim, known)}",
+                f"its claims are {joined([*known])}",
+            )
+        if count > 1:
+            raise Mistake(f"--claim {claim!r}: is given {count} times")
 
 
 def seeds_of(text: str) -> range:

@@ -31,6 +31,7 @@ def archive(report: Report, path: Path) -> None:
             "seeds": [request.seeds[0], request.seeds[-1]],
             "names_seeds": request.names_seeds,
             "overrides": [*request.overrides],
+            "chosen_claims": [*request.chosen_claims],
             "published_file": request.published_file and request.published_file.name,
             "evidence": report.evidence.name,
             "comparisons": comparisons_of(request),
@@ -65,6 +66,7 @@ def restored(path: Path) -> Report:
     request = Request(
         content["table"], load(content["table"]), content["budget"], range(first, last + 1), content["overrides"],
         published_file=Path(file) if file else None, names_seeds=content["names_seeds"],
+        chosen_claims=content["chosen_claims"],
     )  # fmt: skip
     lines = _lines(content["lines"])
     configurations = [(of.row, of.scheme) for of in request.configurations.values()]

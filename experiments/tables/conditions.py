@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from experiments.failures.wording import joined
+from experiments.failures.wording import joined, plural
 from experiments.measure.cores import long_wait
 from experiments.record.dotted import value_at
 from experiments.record.result import Fields
@@ -90,8 +90,14 @@ def notes(request: Request, outcomes: CellOutcomes, step_times: StepTimes) -> It
         )
     if budget.metric:
         yield f"Ranks and signs are against the published {budget.metric}."
-    if left_out := [row.label for key, row in request.table.rows.items() if key not in request.rows]:
+    of_budget = request.table.rows_at(request.budget_name)
+    if left_out := [row.label for key, row in request.table.rows.items() if key not in of_budget]:
         yield f"This budget leaves these rows out: {'; '.join(left_out)}."
+    if others := len(request.table.claims_at(request.budget_name)) - len(request.claims):
+        yield (
+            f"It was asked for {joined([*request.claims])} alone: {others} other {plural('claim', others)} of this "
+            "table, and the rows that only other claims compare, are left out."
+        )
     yield from untuned_families(request)
     # rows that are measured in one run share what became of it
     rows_of: dict[tuple[int, str, str], list[str]] = {}

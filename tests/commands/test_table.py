@@ -116,6 +116,18 @@ def clocked(monkeypatch):
     return clock
 
 
+@pytest.mark.parametrize(
+    ("claims", "said"),
+    [
+        (["c4"], "'c4': me2026/heads makes no such claim at the budget nano (did you mean C4?)\n  its claims are C4"),
+        (["C4", "C4"], "'C4': is given 2 times"),
+    ],
+)
+def test_a_claim_that_the_table_does_not_make_is_refused(attn, heads_table, claims, said):
+    refused = attn("table", NAME, *(word for claim in claims for word in ("--claim", claim)))
+    assert (refused.returncode, refused.stderr) == (2, f"attn table: --claim {said}\n")
+
+
 @pytest.mark.parametrize("asked", ["--dry-run", "--plan=4"])
 def test_a_file_that_is_missing_is_named_before_anything_is_measured(attn, tmp_path, heads_table, asked):
     done = attn("table", NAME, asked, "data=text", "data.train=missing.txt")

@@ -72,6 +72,14 @@ def _there_and_back(report: Report, path: Path) -> Report:
 
 
 @pytest.mark.usefixtures("heads_table")
+def test_the_claims_that_were_chosen_come_back(tmp_path):
+    report = made()
+    report = replace(report, request=replace(report.request, chosen_claims=["C4"]))
+    restored_report = _there_and_back(report, tmp_path / "numbers.json")
+    assert restored_report.request.command() == "attn table me2026/heads --budget nano --claim C4"
+
+
+@pytest.mark.usefixtures("heads_table")
 def test_planned_seeds_decide_only_the_comparisons_that_were_planned(tmp_path, monkeypatch):
     planned = replace(made(), evidence=Planned())
     assert _there_and_back(planned, tmp_path / "numbers.json").evidence.name == "planned"

@@ -596,6 +596,7 @@ def test_files_of_one_budget_do_not_replace_those_of_another(tmp_path):
     ):
         request = replace(nano.request, budget_name=budget, seeds=seeds)
         assert request.result_stem == stem
+    assert replace(nano.request, chosen_claims=["C4"]).result_stem == "me2026_heads-C4"
     index = write_all(nano, tmp_path / "results")[-1]
     (tmp_path / "results" / "me2026_heads.md").rename(tmp_path / "results" / "me2026_heads-small-4-5.md")
     write_index(tmp_path / "results")

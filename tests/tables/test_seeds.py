@@ -285,6 +285,28 @@ def test_tables_with_other_overrides_have_plans_for_the_same_seeds(tmp_path):
         assert evidence(asked, source).name == "planned, not complete"
 
 
+def test_a_plan_for_one_claim_is_of_its_rows_and_void_for_the_whole_table(tmp_path):
+    table = load(NAME)
+    pair = table.claims["C4"].model_copy(update={"parts": ["h8 > h16"]})
+    whole = replace(
+        request(tmp_path, range(4), named=True),
+        table=table.model_copy(update={"claims": table.claims | {"a pair": pair}}),
+    )
+    one = replace(whole, chosen_claims=["a pair"])
+    assert [*one.rows] == ["h8", "h16"] and [*one.claims] == ["a pair"]
+    source, of_all = (
+        Made({"h8": 4.0, "h16": 4.05}, spread=0.02),
+        Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02),
+    )
+    make_plan(one, source, 4)
+    ((plan, void),) = checked(one, source)
+    assert not void and plan.rows == ["h8", "h16"] and plan.comparisons == ["h8 > h16"]
+    assert "its rows and its comparisons" in line(whole, of_all)
+    source.make(source.cells(range(4)), "", QUIET)
+    assert evidence(one, source).name == "planned"
+    assert evidence(whole, of_all).name == "anytime"
+
+
 def test_a_plan_for_cells_that_were_begun_before_it_is_none(tmp_path, monkeypatch):
     source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
     make_plan(request(tmp_path), source, 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,6 +64,7 @@ class Request:
     published_file: Path | None = None  # YAML with published numbers that the user has read
     # whether the user asked for these seeds; otherwise they are the budget's, with all that have begun
     names_seeds: bool = False
+    chosen_claims: Sequence[str] = ()  # empty: all that are about the budget
 
     @property
     def budget(self) -> Budget:
@@ -71,13 +73,18 @@ class Request:
 
     @property
     def rows(self) -> dict[str, TableRow]:
-        """The rows of this budget."""
-        return self.table.rows_at(self.budget_name)
+        """The rows of this budget; if the user chose claims, those that they compare, and the baseline."""
+        rows = self.table.rows_at(self.budget_name)
+        if not self.chosen_claims:
+            return rows
+        compared = {row for claim in self.claims.values() for part in claim.parts_at(rows) for row in part.rows}
+        return {key: row for key, row in rows.items() if key in compared | {self.table.baseline}}
 
     @property
     def claims(self) -> dict[str, Claim]:
-        """The claims that are about this budget."""
-        return self.table.claims_at(self.budget_name)
+        """The claims that are about this budget, or those of them that the user chose."""
+        claims = self.table.claims_at(self.budget_name)
+        return {key: claim for key, claim in claims.items() if not self.chosen_claims or key in self.chosen_claims}
 
     @property
     def schemes(self) -> dict[str, Scheme]:
@@ -159,11 +166,11 @@ class Request:
 
     @property
     def settings_stem(self) -> str:
-        """The start of the names of the files that do not depend on the seeds, with a digest of any overrides that can
-        change a result.
+        """The start of the names of the files that do not depend on the seeds, with the claims that the user chose and
+        a digest of any overrides that can change a result.
         """
         overrides = sorted(deciding(self.overrides))
-        return "-".join([self.table_stem, *([digest(overrides)[:8]] if overrides else [])])
+        return "-".join([self.table_stem, *self._claims_in_names, *([digest(overrides)[:8]] if overrides else [])])
 
     @property
     def stem(self) -> str:
@@ -174,7 +181,7 @@ class Request:
     def result_stem(self) -> str:
         """The start of the names of the files for readers, such as `shazeer2020_heads-small-4-7`; nano is left out."""
         budget = "" if self.budget_name == "nano" else self.budget_name
-        return "-".join(filter(None, (files_start(self.name), budget, self.span)))
+        return "-".join(filter(None, (files_start(self.name), budget, *self._claims_in_names, self.span)))
 
     @property
     def group(self) -> str:
@@ -187,6 +194,8 @@ class Request:
         Of a file it gives only the name, because folders differ between machines.
         """
         arguments = ["attn", "table", self.name, "--budget", self.budget_name]
+        for claim in self.chosen_claims:
+            arguments += ["--claim", claim]
         if self.names_seeds:
             arguments += ["--seeds", self.span or str(len(self.seeds))]
         if self.published_file:
@@ -197,6 +206,11 @@ class Request:
         """The command that tunes the learning rates of the request's settings, on the text of the budget."""
         budget = [] if self.budget_name == BUDGETS[0] else ["--budget", self.budget_name]
         return shlex.join(["attn", "table", self.name, *budget, "--tune", *self.untuned_overrides])
+
+    @property
+    def _claims_in_names(self) -> list[str]:
+        """The claims that the user chose, in the table's order, as parts of the names of files."""
+        return [re.sub(r"\W+", "_", claim) for claim in self.claims] if self.chosen_claims else []
 
     def _under(self, row: TableRow, name: str, scheme: Scheme) -> TableRow:
         """A row with the positions of a scheme, and with the learning rate that was tuned under it if one was."""
