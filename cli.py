@@ -350,8 +350,14 @@ def variants(
 
 @app.command()
 def evaluate(
-    run: Run,
-    overrides: Overrides = None,
+    selection: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN|KEY=VALUE",
+            help="Run folders, their names or starts of their names; and settings (docs/settings.md lists them).",
+            autocompletion=_selection,
+        ),
+    ],
     runs: Runs = RUNS,
     checkpoint: Checkpoint = "best",
     generate: Annotated[
@@ -359,20 +365,20 @@ def evaluate(
     ] = False,
     format: Format = "table",
 ) -> None:
-    """Score a run's checkpoint, for example on another split.
+    """Score the checkpoints of runs, for example on another split.
 
     Settings such as the text, the length and the mask rate may differ from those of the training.
 
     \b
       attn evaluate runs/talking_heads-l4-...      the validation split
-      attn evaluate talking_heads split=test
+      attn evaluate talking_heads split=test       every run whose name begins so
       attn evaluate talking_heads data=text data.train=book.txt split=train
       attn evaluate multi_head --generate objective.beam=1 objective.length_penalty=0
     """
     with _command("evaluate"):
-        from experiments.commands.evaluate import evaluate_run
+        from experiments.commands.evaluate import evaluate_runs
 
-        evaluate_run(run, overrides or [], runs, _known(checkpoint), format, generate)
+        raise typer.Exit(evaluate_runs(selection, runs, _known(checkpoint), format, generate))
 
 
 @app.command()

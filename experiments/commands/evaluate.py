@@ -1,7 +1,8 @@
-"""`attn evaluate RUN`: the score of a run's checkpoint on any split of any text, with the run's own tokenizer."""
+"""`attn evaluate RUN...`: the scores of runs' checkpoints on any split of any text, with the runs' own tokenizers."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +10,16 @@ from experiments.config.recorded import config_here, override
 from experiments.data.corpus import SPLITS
 from experiments.data.overlap import has_text_of_training
 from experiments.display.progress import Display
-from experiments.display.rows import show
-from experiments.failures.failure import Mistake
+from experiments.display.rows import Row, show
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Failure, Mistake
 from experiments.failures.unread import unread_settings
 from experiments.failures.wording import did_you_mean
 from experiments.record.folder import RunFolder
-from experiments.results.find import find_run
+from experiments.results.selection import named_folders
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.group import WhichCheckpoint
+from experiments.settings.run import Settings
 from experiments.tasks.trained import open_trained
 
 # what an evaluation reads, or compares with what the run was trained with; a group stands for all of its keys
@@ -29,12 +32,40 @@ UNREAD = {"runs": "--runs names the folder of the run", "tokenizer": "a run is s
 RUNTIME_KEYS = {"length", "dropout", "attention_dropout", "backend"}  # of a model: what doesn't make it another one
 
 
-def evaluate_run(
-    name: str, overrides: list[str], runs: Path, checkpoint: WhichCheckpoint, format: str, generate: bool = False
-) -> None:
-    """Print the score of a checkpoint, and of texts that it generates if requested. Raises Mistake, DataError."""
-    split, overrides = _take_split(overrides)
-    folder = RunFolder(find_run(name, runs))
+def evaluate_runs(
+    selection: list[str], runs: Path, checkpoint: WhichCheckpoint, format: str, generate: bool = False
+) -> ExitCode:
+    """Print the scores of the checkpoints of runs, and of texts that they generate if requested; returns the exit code.
+
+    selection: the names of runs, or starts of their names, and key=value.
+
+    A run that cannot be scored does not stop the others. Raises Mistake for settings that do not fit a run, and Failure
+    if there is only one run and it cannot be scored.
+    """
+    split, overrides = _take_split([item for item in selection if "=" in item])
+    folders = [*map(RunFolder, dict.fromkeys(named_folders(selection, runs)))]
+    if not folders:
+        raise Mistake("which run?", "attn evaluate RUN; `attn compare` lists the finished ones")
+    settings = {folder.path: _checked(folder, overrides, split, generate) for folder in folders}
+    rows: list[Row] = []
+    failures: list[Failure] = []
+    for folder in folders:
+        try:
+            rows.append(_scored(folder, settings[folder.path], split, checkpoint, generate))
+        except Failure as failure:
+            if len(folders) == 1:
+                raise
+            failures.append(failure)
+            print(f"failed: {folder.name}: {failure}", file=sys.stderr)
+    # runs with different objectives have different scores
+    columns = dict.fromkeys(column for row in rows for column in row)
+    if rows:
+        show([{column: row.get(column) for column in columns} for row in rows], format)
+    return failures[0].exit_code if failures else ExitCode.DONE
+
+
+def _checked(folder: RunFolder, overrides: list[str], split: str, generate: bool) -> Settings:
+    """The settings of a run with which it is scored. Raises Mistake if it cannot be scored so."""
     config = config_here(folder)
     settings = override(config, overrides)
     _check_read(overrides)
@@ -53,6 +84,11 @@ def evaluate_run(
                 f"split={split}: a task is scored on its validation split", "task.validation=FILE gives another one"
             )
         _check_task(folder.name, config["task"], settings.task.model_dump())
+    return settings
+
+
+def _scored(folder: RunFolder, settings: Settings, split: str, checkpoint: WhichCheckpoint, generate: bool) -> Row:
+    """The row of a run. Raises Failure."""
     from experiments.training.score import score
 
     with Display() as display:
@@ -66,7 +102,7 @@ def evaluate_run(
                 "predicts other text"
             )
         scores = score(run, packed, display, generate=generate)
-    show([{"run": folder.name, "checkpoint": f"{checkpoint}, step {run.step}", "split": split, **scores}], format)
+    return {"run": folder.name, "checkpoint": f"{checkpoint}, step {run.step}", "split": split, **scores}
 
 
 def _check_read(overrides: list[str]) -> None:

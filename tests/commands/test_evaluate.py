@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 
 from cli import app
 from experiments.cells.cell import execute
-from experiments.commands.evaluate import evaluate_run
+from experiments.commands.evaluate import evaluate_runs
 from experiments.config.compose import compose
 from experiments.config.recorded import on_this_machine
+from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake
 from experiments.files.digest import bytes_digest
 from experiments.record import changed_code
@@ -49,7 +50,7 @@ def score(runs, monkeypatch, capsys):
 
     def scored(*words: str) -> tuple[float, str]:
         capsys.readouterr()
-        evaluate_run("multi_head", list(words), runs, "newest", "json")
+        evaluate_runs(["multi_head", *words], runs, "newest", "json")
         said = capsys.readouterr()
         return json.loads(said.out)[0]["loss"], said.err
 
@@ -68,9 +69,31 @@ def test_an_earlier_checkpoint_than_that_of_the_result_is_named(score, runs, tmp
     shutil.copytree(runs, tmp_path / "runs")
     earlier, last = sorted(tmp_path.glob("runs/*/checkpoint/step-*.safetensors"))
     last.unlink()
-    evaluate_run("multi_head", [], tmp_path / "runs", "newest", "json")
+    evaluate_runs(["multi_head"], tmp_path / "runs", "newest", "json")
     said = capsys.readouterr().err
     assert f"{earlier}: is an earlier checkpoint than the newest one of the finished run" in said
+
+
+def test_several_runs_are_scored_in_one_table_and_one_that_cannot_be_does_not_stop_the_others(runs, tmp_path, capsys):
+    (trained,) = runs.glob("*")
+    for name in ("a", "b", "c"):
+        shutil.copytree(trained, tmp_path / "runs" / f"copy-{name}")
+    code = evaluate_runs(["copy", "copy-b", "seed=3"], tmp_path / "runs", "newest", "json")
+    rows = json.loads(capsys.readouterr().out)
+    assert code == 0 and [row["run"] for row in rows] == ["copy-a", "copy-b", "copy-c"], "each once"
+    assert len({row["loss"] for row in rows}) == 1
+
+    for path in tmp_path.glob("runs/copy-b/checkpoint/*.safetensors"):
+        path.unlink()
+    code = evaluate_runs(["copy"], tmp_path / "runs", "newest", "json")
+    said = capsys.readouterr()
+    assert code == ExitCode.MISTAKE and [row["run"] for row in json.loads(said.out)] == ["copy-a", "copy-c"]
+    assert said.err.startswith("failed: copy-b: ") or "\nfailed: copy-b: " in said.err
+
+    # a setting that fits none of them is refused before any is scored
+    with pytest.raises(Mistake, match="heads = 4"):
+        evaluate_runs(["copy", "heads=4"], tmp_path / "runs", "newest", "json")
+    assert capsys.readouterr().out == ""
 
 
 def test_text_that_the_run_was_trained_on_is_named(score, runs, text_file, tmp_path, monkeypatch):
@@ -130,7 +153,7 @@ def test_a_text_that_has_changed_since_the_training_is_named(score, runs, text_f
 )
 def test_a_setting_that_an_evaluation_does_not_use_is_refused(runs, words, said):
     with pytest.raises(Mistake, match=said):
-        evaluate_run("multi_head", words, runs, "newest", "json")
+        evaluate_runs(["multi_head", *words], runs, "newest", "json")
 
 
 @pytest.fixture
@@ -145,7 +168,7 @@ def test_folders_and_logger_are_this_machines(copied, tmp_path, capsys):
     places = {name: str(tmp_path / "theirs" / name) for name in ("runs", "cache")}
     foreign = config | places | {"logger": config["logger"] | {"project": "theirs", "wandb": "online"}}
     (copied / "config.yaml").write_text(config_text(foreign))
-    evaluate_run("multi_head", [], copied.parent, "best", "json")
+    evaluate_runs(["multi_head"], copied.parent, "best", "json")
     assert json.loads(capsys.readouterr().out)[0]["loss"] > 0 and not (tmp_path / "theirs").exists()
     here = on_this_machine(foreign | {"trainer": config["trainer"] | {"device": "cuda"}})
     assert here["trainer"]["device"] == "auto" and here["logger"]["project"] == "attn"
@@ -180,21 +203,21 @@ def test_settings_of_another_version_are_named_with_their_file(copied):
     (copied / "config.yaml").write_text(config_text(config))
     said = r"config\.yaml: there is no setting 'trainer\.power_limit'\n  use the version of attn that made the run"
     with pytest.raises(Mistake, match=said):
-        evaluate_run("multi_head", [], copied.parent, "best", "json")
+        evaluate_runs(["multi_head"], copied.parent, "best", "json")
 
 
 @pytest.mark.parametrize("change", [permute_tokenizer, change_setting, put_bomb])
 def test_what_the_weights_were_not_trained_with_is_refused_by_name(copied, change):
     name = change(copied)
     with pytest.raises(Failure, match=f"{name}: ") as refused:
-        evaluate_run("multi_head", [], copied.parent, "best", "json")
+        evaluate_runs(["multi_head"], copied.parent, "best", "json")
     assert str(refused.value).count("\n") <= 1
 
 
 def test_a_run_without_its_tokenizer_is_named(copied):
     (copied / "tokenizer.json").unlink()
     with pytest.raises(Failure, match=r"tokenizer\.json: the run lacks its tokenizer; restore it, or remove"):
-        evaluate_run("multi_head", [], copied.parent, "best", "json")
+        evaluate_runs(["multi_head"], copied.parent, "best", "json")
 
 
 def test_a_split_that_is_given_twice_is_refused(score):

@@ -14,7 +14,7 @@ from torch.testing import assert_close
 
 from experiments.cells.cell import execute
 from experiments.commands.compare import compare_runs
-from experiments.commands.evaluate import evaluate_run
+from experiments.commands.evaluate import evaluate_runs
 from experiments.commands.export_checkpoint import export_run
 from experiments.commands.finetune import finetune
 from experiments.commands.import_checkpoint import import_checkpoint
@@ -130,18 +130,18 @@ def test_what_was_fine_tuned_is_compared_by_its_scores(tune, pretrained, home, t
         assert [each["run"] for each in chosen_runs(["task=sst2"], runs, index)] == [folder.name]
     data = page_data(["task=sst2"], runs)
     assert data["task"] == "sst2" and data["scores"] == ["accuracy"] and "accuracy" not in data["settings"]
-    evaluate_run(folder.name, [f"task.validation={home / 'labelled_train.jsonl'}"], runs, "newest", "json")
+    evaluate_runs([folder.name, f"task.validation={home / 'labelled_train.jsonl'}"], runs, "newest", "json")
     shown = capsys.readouterr()
     (score,) = json.loads(shown.out)
     assert score["tokens"] == 200 and 0 <= score["accuracy"] <= 100
     assert "was trained on text of this validation split" in shown.err
     with pytest.raises(Mistake, match="is scored on its validation split"):
-        evaluate_run(folder.name, ["split=train"], runs, "newest", "json")
+        evaluate_runs([folder.name, "split=train"], runs, "newest", "json")
     with pytest.raises(Mistake, match=r"task=cola has labels = \['unacceptable', 'acceptable'\]: .* was trained with"):
-        evaluate_run(folder.name, ["task=cola"], runs, "newest", "json")
+        evaluate_runs([folder.name, "task=cola"], runs, "newest", "json")
     examples = [f"task.{split}={home / 'labelled_train.jsonl'}" for split in ("train", "validation")]
     reviews = ["task=chnsenticorp", "task.texts=[sentence]", *examples]
-    evaluate_run(folder.name, reviews, runs, "newest", "json")
+    evaluate_runs([folder.name, *reviews], runs, "newest", "json")
     assert json.loads(capsys.readouterr().out) == [score]
     other = override(RunFolder(folder).config(), ["task=squad"])
     assert isinstance(other, FinetuningSettings) and other.task.document_stride == other.length // 3

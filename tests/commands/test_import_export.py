@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
-from experiments.commands.evaluate import evaluate_run
+from experiments.commands.evaluate import evaluate_runs
 from experiments.commands.export_checkpoint import export_run
 from experiments.commands.heads import show_heads
 from experiments.commands.import_checkpoint import import_checkpoint
@@ -87,15 +87,15 @@ def test_an_imported_run_computes_the_same_and_can_be_exported_again(bert, text,
     assert tokenizer.tokenize("The cats.") == ["the", "cat", "##s", "."] and tokenizer.mask_token == "[MASK]"
 
     capsys.readouterr()
-    evaluate_run("mine", [], runs, "best", "json")
+    evaluate_runs(["mine"], runs, "best", "json")
     (row,) = json.loads(capsys.readouterr().out)
     assert row["checkpoint"] == "best, step 0" and row["loss"] > 0
     with pytest.raises(Mistake, match="no good newest checkpoint to load\n  --checkpoint best loads the other"):
-        evaluate_run("mine", [], runs, "newest", "json")
+        evaluate_runs(["mine"], runs, "newest", "json")
     shutil.rmtree(folder.checkpoint)
     for which in ("best", "newest"):
         with pytest.raises(Mistake, match=r"no good checkpoint to load\n  remove .*/mine, and repeat the command"):
-            evaluate_run("mine", [], runs, which, "json")
+            evaluate_runs(["mine"], runs, which, "json")
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -340,7 +340,7 @@ def test_other_formats_there_and_back(other, text, tmp_path, capsys):
     first, second = (json.loads((runs / name / "result.json").read_text()) for name in ("mine", "second"))
     assert first["parameters"] == second["parameters"]
     capsys.readouterr()
-    evaluate_run("mine", [], runs, "best", "json")
+    evaluate_runs(["mine"], runs, "best", "json")
     (row,) = json.loads(capsys.readouterr().out)
     assert row["loss"] > 0
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from experiments.commands.evaluate import evaluate_run
+from experiments.commands.evaluate import evaluate_runs
 from experiments.commands.export_checkpoint import export_run
 from experiments.commands.finetune import finetune
 from experiments.commands.heads import show_heads
@@ -55,7 +55,7 @@ def family(request, base) -> str:
 
 
 def test_it_is_evaluated(family, base, capsys):
-    evaluate_run(family, [], base / "runs", "best", "json")
+    evaluate_runs([family], base / "runs", "best", "json")
     (row,) = json.loads(capsys.readouterr().out)
     assert row["loss"] > 0 and row["tokens"] > 0
 
