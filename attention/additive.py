@@ -26,6 +26,8 @@ class Attention(ProjectedAttention):
     backward pass.
     """
 
+    stages = ("mixed_logits", "weights", "mixed_weights", "outputs")
+
     def __init__(
         self,
         hidden_size: int,
@@ -46,7 +48,6 @@ class Attention(ProjectedAttention):
             scale=1.0,
             dropout=dropout,
             backend=backend,
-            sdpa_refusal="its logits are dot products",
         )
         self.comparison = Comparison(heads, sizes.key_size)
 

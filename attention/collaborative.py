@@ -22,10 +22,11 @@ class Attention(ProjectedAttention):
     """softmax((Q diag(m_i) K^T + (M b_i)^T) / sqrt(key_size)) V_i in head i, with Q and K of width heads * key_size.
 
     Q and K are as wide as all heads of multi-head attention together (the paper's D_k). `mixing` holds the vectors m_i
-    [heads, D_k]. `content_bias` holds the b_i, which replace the biases of Q and K; the row (M b_i)^T is added to the
-    logits of every query.
+    [heads, D_k]. `content_bias` holds the b_i, which replace the biases of Q and K and start at 0; the row (M b_i)^T is
+    added to the logits of every query.
     start: how the mixing starts. With `concatenated`, m_i is 1 on the features of head i and 0 elsewhere, which is
-    multi-head attention. With `random`, it is drawn.
+    multi-head attention, except that a rotary position rotates the features that the heads share and not those of each
+    head. With `random`, it is drawn.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Attention(ProjectedAttention):
         self.key_size = width
         self.query = nn.Linear(hidden_size, width, bias=False)
         self.key = nn.Linear(self.key.in_features, width, bias=False)
-        self.content_bias = nn.Linear(self.key.in_features, heads, bias=False)
+        self.content_bias = ContentBias(self.key.in_features, heads) if linear_bias else None
         self.mixing = Mixing(heads, sizes.key_size, start)
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -70,23 +71,36 @@ class Attention(ProjectedAttention):
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
     ) -> Tensor:
         """The outputs of the heads, [B, N, h_v, V]; the content biases M b_i are added to the bias."""
-        content = self.content_bias(memory).mT.unsqueeze(2) * self.scale
-        options = options._replace(bias=content if options.bias is None else content + options.bias)
+        if self.content_bias is not None:
+            content = self.content_bias(memory).mT.unsqueeze(2) * self.scale
+            options = options._replace(bias=content if options.bias is None else content + options.bias)
         return super().attend(x, memory, query, key, value, options)
 
     def keep_key_heads(self, heads: Sequence[int]) -> None:
         """Keep only these vectors m_i and b_i, in place. Queries and keys stay whole, because the heads share them."""
         self.mixing.weight = nn.Parameter(self.mixing.weight.detach()[list(heads)].clone())
-        keep_rows(self.content_bias, heads, 1)
+        if self.content_bias is not None:
+            keep_rows(self.content_bias, heads, 1)
         self.key_heads = len(heads)
 
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of the layer. QK^T takes n m h D_k multiplies; Q diag(m_i) is not a matrix product and not counted."""
         linear = cost.linear(queries, self.query, self.output)
-        linear += cost.linear(memory, self.key, self.value, self.content_bias)
-        linear += cost.cache(memory, self.key, self.value, self.content_bias)
+        of_memory = [self.key, self.value, *([] if self.content_bias is None else [self.content_bias])]
+        linear += cost.linear(memory, *of_memory) + cost.cache(memory, *of_memory)
         weights = self.mixing.weight.numel()
         return linear + cost.attention(queries, memory, weights, self.output.in_features) + Cost(parameters=weights)
+
+
+class ContentBias(nn.Linear):
+    """The vectors b_i, [H, D_M]."""
+
+    def __init__(self, memory_size: int, heads: int) -> None:
+        super().__init__(memory_size, heads, bias=False)
+
+    def reset_parameters(self) -> None:
+        """Start at 0, as the biases of queries and keys do."""
+        nn.init.zeros_(self.weight)
 
 
 class Mixing(nn.Module):

@@ -53,7 +53,6 @@ class Attention(ProjectedAttention):
             scale=sizes.key_size**-0.5,
             dropout=dropout,
             backend=backend,
-            sdpa_refusal="it can't mix heads",
         )
         self.balance = Lambda(sizes.key_size, lambda_init)
         self.head_norm = nn.RMSNorm(sizes.value_size, eps=EPSILON)

@@ -22,10 +22,11 @@ class Attention(ProjectedAttention):
 
     In causal attention both sums end at n. S and z are then a recurrent state, and time grows linearly with the length.
     The result equals that of a softmax over the logits log(phi(q) phi(k)^T). This form computes all pairs and allows a
-    bias. It is used if there is a bias, a mask that depends on the query, dropout or a hook, and in causal attention to
-    a memory of another length. A rotary position rotates q and k before phi.
+    bias. It is used if there is a bias, a mask that depends on the query, dropout or a hook, in causal attention to a
+    memory of another length, and as the backend `reference`. A rotary position rotates q and k before phi.
     """
 
+    stages = ("mixed_logits", "weights", "mixed_weights", "outputs")
     own_kernel = "linear"
 
     def __init__(
@@ -58,7 +59,7 @@ class Attention(ProjectedAttention):
         with autocast.disabled(query):
             query, key = features(query), features(key)
             mask = options.mask
-            by_pairs = options.bias is not None or dropout > 0 or self.hook is not None
+            by_pairs = options.bias is not None or dropout > 0 or self.hook is not None or self.backend == "reference"
             by_pairs |= options.causal and query.shape[1] != key.shape[1]
             if not by_pairs and (mask is None or mask.shape[2] == 1):
                 if mask is not None:
@@ -78,13 +79,14 @@ class Attention(ProjectedAttention):
                 scale=1.0,
                 dropout=dropout,
                 dropout_seed=options.dropout_seed,
-                hook=self.hook,
+                hook=None if self.hook is None else self.of_stages(self.hook),
             )
 
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of the layer. S takes m h d_k d_v multiplies, reading it n h d_k d_v, and the norm n h d_k.
 
-        The cache holds S and z, whatever the length.
+        These are what the mechanism needs. The form that computes all pairs, and the chunks of causal attention, take
+        more. The cache holds S and z, whatever the length.
         """
         maps = super().cost(queries, 0)
         linear = memory * (self.key.weight.numel() + self.value.weight.numel())

@@ -23,6 +23,7 @@ class Attention(talking_heads.Attention):
     also have a group norm and a scalar gate; this layer has neither.
     """
 
+    stages = ("mixed_logits", "weights", "mixed_weights", "outputs")
     positional = True
 
     def __init__(
@@ -63,6 +64,8 @@ class Attention(talking_heads.Attention):
         logits = torch.einsum("bnhk,bmhk->bhnm", query * self.scale, key)
         if options.mask is not None:
             logits = logits.masked_fill(~options.mask, 0.0)
+        if options.bias is not None:
+            logits = logits.masked_fill(options.bias == float("-inf"), 0.0)
         if options.causal:
             logits = logits.tril()
         logits = self.convolution(logits)

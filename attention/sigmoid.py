@@ -76,6 +76,9 @@ def attend_by_sigmoid(problem: Problem, hook: Hook) -> Tensor:
         logits = logits + problem.bias
     logits = hook("mixed_logits", logits)
     allowed, _ = problem.permitted()
+    if problem.bias is not None:
+        reached = problem.bias != float("-inf")
+        allowed = reached if allowed is None else allowed & reached
     if allowed is None:
         weights = torch.sigmoid(logits - logits.new_tensor(logits.shape[-1]).log())
     else:

@@ -72,8 +72,6 @@ class Attention(multi_head.Attention):
         """A hook for maps that have the sink in their first column; it calls `hook` with the other columns."""
 
         def inner(stage: Stage, tensor: Tensor) -> Tensor:
-            if stage not in self.stages:
-                return tensor
             if stage == "outputs":
                 return hook(stage, tensor)
             return torch.cat([tensor[..., :1], hook(stage, tensor[..., 1:])], dim=-1)

@@ -54,6 +54,6 @@ class Attention(multi_head.Attention):
         return super().attend(x, memory, query, key, value, options)
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """Cost of multi-head attention, with a cache of at most `window` + 1 positions."""
+        """Cost of multi-head attention to the own sequence, with a cache of at most `window` + 1 positions."""
         cost = super().cost(queries, memory)
         return dataclasses.replace(cost, cached=cost.cached // max(1, memory) * min(memory, self.window + 1))

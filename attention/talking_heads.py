@@ -69,7 +69,6 @@ class Attention(ProjectedAttention):
             scaled=scaled,
             dropout=dropout,
             backend=backend,
-            sdpa_refusal="it can't mix heads" if static or dynamic else None,
         )
         self.logits_projection = HeadProjection(
             ("key_heads", key_heads),
@@ -101,6 +100,10 @@ class Attention(ProjectedAttention):
         """The parameters of P_l and P_w."""
         yield from self.logits_projection.parameters()
         yield from self.weights_projection.parameters()
+
+    def static_projections(self) -> tuple[Tensor | None, Tensor | None]:
+        """The static terms of P_l and P_w."""
+        return self.logits_projection.static, self.weights_projection.static
 
     def keep_softmax_heads(self, heads: Sequence[int]) -> None:
         """Keep only these heads after P_w, in place. Without a P_w, keep only these heads of the softmax."""

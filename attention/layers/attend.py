@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from importlib import import_module
 
 import torch
@@ -89,13 +89,10 @@ def attend(
         return KERNELS[kernel](problem) if hook is None else reference.attend(problem, hook)
 
 
-def check_backend(backend: str, refusals: Mapping[str, str | None]) -> None:
-    """Check a backend. Raises ValueError if it is unknown, or if `refusals` says why it can't do the problem."""
+def check_backend(backend: str) -> None:
+    """Raises ValueError for an unknown backend."""
     if backend not in BACKENDS:
         raise ValueError(f"backend: is {backend!r}, must be one of {', '.join(BACKENDS)}")
-    refusal = refusals.get(backend)
-    if refusal is not None:
-        raise ValueError(f"backend: {backend} can't do this: {refusal}; use auto, blocked or reference")
 
 
 def choose(backend: str, problem: Problem) -> str:
@@ -105,7 +102,9 @@ def choose(backend: str, problem: Problem) -> str:
     that is torch's own where heads neither mix nor drop weights, and else `cuda` if it takes the problem.
     """
     if backend != "auto":
-        check_backend(backend, {backend: REFUSALS[backend](problem)} if backend in REFUSALS else {})
+        check_backend(backend)
+        if backend in REFUSALS and (refusal := REFUSALS[backend](problem)) is not None:
+            raise ValueError(f"backend: {backend} can't do this: {refusal}; use auto, blocked or reference")
         return backend
     if not _products_are_faster(problem) and REFUSALS["compiled"](problem) is None:
         return "compiled"

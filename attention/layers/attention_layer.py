@@ -79,21 +79,17 @@ class AttentionLayer(nn.Module):
         dropout: float,
         backend: str,
         scaled: bool = True,
-        sdpa_refusal: str | None = None,
     ) -> None:
         """scale: factor of the logits. scaled: False if smaller starting values of the queries are to replace it.
 
-        sdpa_refusal: why torch's own kernel can never compute this layer; None if it can.
-
-        Raises ValueError for a dropout out of range, an unknown backend, and a backend that can't run the mechanism.
+        Raises ValueError for a dropout out of range, an unknown backend, and a backend other than auto and reference
+        for arithmetic of the mechanism's own.
         """
         super().__init__()
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout: is {dropout}, must be at least 0 and under 1")
-        if self.own_kernel is None:
-            check_backend(backend, {"sdpa": sdpa_refusal})
-        elif backend not in ("auto", "reference", self.own_kernel):
-            check_backend(backend, {})
+        check_backend(backend)
+        if self.own_kernel is not None and backend not in ("auto", "reference"):
             raise ValueError(f"backend: {backend} can't do this: the layer has arithmetic of its own; use auto")
         self.softmax_heads, self.value_heads = softmax_heads, value_heads
         self.scale, self.scaled = scale, scaled
@@ -163,7 +159,10 @@ class AttentionLayer(nn.Module):
     def run_kernel(
         self, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions, hook: Hook | None
     ) -> Tensor:
-        """Compute softmax attention with these options, [B, N, h_v, V], and keep the kernel's name in `kernel`."""
+        """Compute softmax attention with these options, [B, N, h_v, V], and keep the kernel's name in `kernel`.
+
+        The hook sees only the stages that the mechanism declares.
+        """
         arguments = options._asdict()
         del arguments["earlier"]
         return attend(
@@ -173,10 +172,14 @@ class AttentionLayer(nn.Module):
             scale=self.scale,
             dropout=self.dropout if self.training else 0.0,
             backend=self.backend,
-            hook=hook,
+            hook=None if hook is None else self.of_stages(hook),
             report=self._set_kernel,
             **arguments,
         )
+
+    def of_stages(self, hook: Hook) -> Hook:
+        """A hook that is called for the stages of this mechanism only."""
+        return lambda stage, tensor: hook(stage, tensor) if stage in self.stages else tensor
 
     def _set_kernel(self, kernel: str) -> None:
         self.kernel = kernel
@@ -196,6 +199,10 @@ class AttentionLayer(nn.Module):
     def head_mixing_parameters(self) -> Iterator[nn.Parameter]:
         """The parameters that mix heads, such as P_l and P_w. They may have their own learning rate."""
         yield from ()
+
+    def static_projections(self) -> tuple[Tensor | None, Tensor | None]:
+        """P_l [h_k, h] and P_w [h, h_v], which mix heads in the same way at all positions; None if there is none."""
+        return None, None
 
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of the layer for one example with `queries` queries and `memory` memory positions."""

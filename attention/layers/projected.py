@@ -28,7 +28,6 @@ class ProjectedAttention(AttentionLayer):
         dropout: float,
         backend: str,
         scaled: bool = True,
-        sdpa_refusal: str | None = None,
     ) -> None:
         """memory_size: None means the hidden size. linear_bias: whether the four maps have biases.
 
@@ -45,7 +44,6 @@ class ProjectedAttention(AttentionLayer):
             dropout=dropout,
             backend=backend,
             scaled=scaled,
-            sdpa_refusal=sdpa_refusal,
         )
         self.key_heads, self.key_size, self.value_size = sizes.key_heads, sizes.key_size, sizes.value_size
         self.query = nn.Linear(hidden_size, self.key_heads * self.key_size, bias=linear_bias)

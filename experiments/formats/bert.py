@@ -49,6 +49,7 @@ class BertFormat(Format):
         "model.head_bias": True,
         "model.output_scaled": False,
     }
+    mechanisms: ClassVar[tuple[str, ...]] = ("multi_head", "low_rank_value")
     fixed_keys: ClassVar[Mapping[str, Any]] = {
         "position_embedding_type": "absolute",
         "is_decoder": False,
@@ -104,9 +105,9 @@ class BertFormat(Format):
         return {self.activation: THEIR_ACTIVATIONS[settings.model.activation], **_own_sizes(settings)}
 
     def needs(self, settings: Settings) -> dict[str, Any]:
-        """Heads of any size, also those of low_rank_value, which is multi-head attention with the same parameters."""
+        """Heads of any size."""
         types = max(1, settings.model.token_types)
-        return {"model.token_types": types, **self.fixed_settings, "variant.name": ("multi_head", "low_rank_value")}
+        return {"model.token_types": types, **self.fixed_settings, **self.variant_of(settings)}
 
     def note(self, settings: Settings) -> str | None:
         """A note on sizes that transformers cannot hold."""

@@ -22,6 +22,7 @@ from experiments.formats.keys import read, require
 from experiments.formats.names import Names
 from experiments.record.dotted import value_at
 from experiments.settings.run import Settings
+from experiments.settings.variant import module_of
 
 POSITION_TABLE = "embedding.position.weight"  # the name of ours
 GROUPS = {"variant.name": "variant", "objective.kind": "objective"}  # what is chosen by the name of its group
@@ -40,6 +41,8 @@ class Format:
         "model.sharing": "none",
         "model.local_window": None,
     }
+    # the files of attention/ whose parameters such a model can hold
+    mechanisms: ClassVar[tuple[str, ...]] = ("multi_head",)
     # the keys of config.json that must have this value if they are there
     fixed_keys: ClassVar[Mapping[str, Any]] = {}
     # settings -> the key of config.json with the same value, and its default, see `keys.read`
@@ -94,7 +97,12 @@ class Format:
         """The settings that such a model has, which may depend on others; of a tuple, one."""
         size, rest = divmod(settings.hidden_size, settings.heads)
         exact = settings.hidden_size / settings.heads if rest else size
-        return {**self.fixed_settings, "key_size": exact, "value_size": exact}
+        return {**self.fixed_settings, **self.variant_of(settings), "key_size": exact, "value_size": exact}
+
+    def variant_of(self, settings: Settings) -> dict[str, Any]:
+        """The variant of a run if it is of one of the mechanisms, whatever its name, else their names."""
+        variant = settings.variant
+        return {"variant.name": variant["name"] if module_of(variant) in self.mechanisms else self.mechanisms}
 
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Their state dict under our names, all rows of the position table included.

@@ -14,7 +14,6 @@ from experiments.failures.failure import Mistake
 from experiments.formats.format import Format
 from experiments.formats.keys import read, read_choice
 from experiments.settings.run import Settings
-from experiments.settings.variant import module_of
 
 # whether the feed-forward is gated, and its activation; the last name of each is the one that is written
 FEED_FORWARDS = {
@@ -132,11 +131,10 @@ class T5Format(Format):
 
     def needs(self, settings: Settings) -> dict[str, Any]:
         """Multi-head attention, scaled or not, with any key size, and an activation that has a name."""
-        variant, model = settings.variant, settings.model
-        of_multi_head = module_of(variant) == "multi_head"
+        model = settings.model
         return {
             **self.fixed_settings,
-            "variant.name": variant["name"] if of_multi_head else ("multi_head", "unscaled"),
+            **self.variant_of(settings),
             "value_size": settings.key_size,
             "model.activation": "gelu_tanh" if model.gated and model.activation == "gelu" else model.activation,
         }

@@ -11,7 +11,6 @@ from torch import nn
 
 from attention.layers.attention_layer import AttentionLayer
 from experiments.model.initialization import initialize
-from experiments.model.layers.encoder import EncoderLayer
 from experiments.model.layers.norm import deep_gains, ends_with_norm
 from experiments.model.transformer import Transformer
 from experiments.settings.model import Model
@@ -33,7 +32,11 @@ def build(architecture: str, model: Model, variant: dict[str, Any], vocabulary_s
     if model.initial_std is None:
         fold_scale(transformer.attentions)
     if model.norm == "deep":
-        scale_branches(transformer.layers, deep_gains(model.layers).beta)
+        scale([linear for layer in transformer.layers for linear in layer.branch_maps()], deep_gains(model.layers).beta)
+    if model.branches_scaled:
+        # Radford et al. 2019, 2.3
+        last = [linear for layer in transformer.layers for linear in layer.last_maps()]
+        scale(last, len(last) ** -0.5)
     if model.embedding_size != model.hidden_size and not ends_with_norm(model.norm):
         rescale_narrow_embedding(transformer.get_submodule("embedding"), model)
     return transformer
@@ -53,10 +56,10 @@ def fold_scale(attentions: Sequence[AttentionLayer]) -> None:
                 attention.get_parameter("query.weight").mul_(attention.sizes.key_size**-0.5)
 
 
-def scale_branches(layers: Sequence[EncoderLayer], gain: float) -> None:
-    """Multiply the starting values of the layers' branches by the gain, but shared ones only once."""
+def scale(maps: Sequence[nn.Linear], gain: float) -> None:
+    """Multiply the starting values of linear maps by the gain, but those that layers share only once."""
     with torch.no_grad():
-        for linear in dict.fromkeys(linear for layer in layers for linear in layer.branch_maps()):
+        for linear in dict.fromkeys(maps):
             linear.weight.mul_(gain)
 
 

@@ -53,6 +53,7 @@ class Model(Group):
     output_scaled: bool  # the input of the output embedding is divided by sqrt(embedding_size)
     dropout: Fraction  # dropout of embeddings and of each sub-layer's output
     attention_dropout: Fraction  # dropout of the attention weights
+    branches_scaled: bool  # the last map of each residual branch starts smaller by sqrt(number of branches)
     # standard deviation of the starting values; null: 1 for embeddings, 1 / sqrt(inputs) for linear maps,
     # 1 / sqrt(inputs key_size) for queries of unscaled logits
     initial_std: Positive | None

@@ -77,6 +77,17 @@ def test_the_content_bias_is_what_a_bias_of_the_queries_does(text):
     torch.testing.assert_close(layer(x, memory, mask=mask), plain(x, memory, mask=mask))
 
 
+def test_collaborative_without_biases_has_no_content_bias(text):
+    x, memory, mask = text
+    layer = drawn(collaborative.Attention(**SIZES, linear_bias=False))
+    biased = drawn(collaborative.Attention(**SIZES))
+    assert not [name for name, _ in layer.named_parameters() if "bias" in name]
+    for name, parameter in biased.named_parameters():
+        parameter.data.copy_(layer.state_dict()[name] if "bias" not in name else torch.zeros_like(parameter))
+    torch.testing.assert_close(layer(x, memory, mask=mask), biased(x, memory, mask=mask))
+    assert layer.cost(7, 6).parameters == sum(parameter.numel() for parameter in layer.parameters())
+
+
 @BACKENDS
 def test_gated(text, backend):
     layer, (x, memory, mask) = made(gated, backend, scaled=True), text

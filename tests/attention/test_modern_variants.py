@@ -9,6 +9,7 @@ import math
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from attention import build, linear
 from tests.fixtures.head_by_head import HEADS, HIDDEN, KEY, MEMORY, VALUE, drawn, head, softmax
@@ -116,8 +117,21 @@ def test_linear_reads_one_state_as_it_weighs_pairs(text, heads):
     torch.testing.assert_close(layer(x, memory, mask=mask, bias=torch.zeros(1, 1, 1, 6)), expected)
 
 
-def test_latent_is_multi_head_with_maps_of_low_rank(text):
+def test_latent_reads_keys_and_values_from_a_normalised_vector(text):
     layer, (x, memory, mask) = made("latent"), text
+    plain = made("latent", latent_norm=False)
+    plain.load_state_dict(layer.state_dict(), strict=False)
+    nn.init.normal_(layer.norm.weight)
+    narrow = memory @ layer.latent.weight.T
+    normalised = layer.norm.weight * narrow / (narrow.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+    # the plain layer reads from its latent what the other one does from the normalised one
+    plain.latent.weight.data.copy_(torch.eye(*plain.latent.weight.shape))
+    padded = F.pad(normalised, (0, MEMORY - normalised.shape[-1]))
+    torch.testing.assert_close(layer(x, memory, mask=mask), plain(x, padded, mask=mask))
+
+
+def test_latent_without_its_norm_is_multi_head_with_maps_of_low_rank(text):
+    layer, (x, memory, mask) = made("latent", latent_norm=False), text
     whole = build("multi_head", HIDDEN, HEADS, key_size=KEY, value_size=VALUE, memory_size=MEMORY).double()
     for name in ("query", "output"):
         whole.get_submodule(name).load_state_dict(layer.get_submodule(name).state_dict())

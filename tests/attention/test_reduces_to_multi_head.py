@@ -55,9 +55,8 @@ def additive_limit() -> Pair:
 
 
 def collaborative_limit() -> Pair:
-    """start=concatenated with content biases of 0, compared with queries and keys without bias."""
+    """start=concatenated, compared with queries and keys without bias."""
     limit = collaborative.Attention(**SIZES, start="concatenated")
-    nn.init.zeros_(limit.content_bias.weight)
     layer = multi_head_like(limit)
     nn.init.zeros_(layer.query.bias)
     nn.init.zeros_(layer.key.bias)
@@ -96,8 +95,8 @@ def knocking_heads_limit() -> Pair:
 
 
 def latent_limit() -> Pair:
-    """A latent vector that is the memory."""
-    limit = latent.Attention(**SIZES, latent_size=10)
+    """A latent vector that is the memory, without its norm."""
+    limit = latent.Attention(**SIZES, latent_size=10, latent_norm=False)
     nn.init.eye_(limit.latent.weight)
     return limit, multi_head_like(limit)
 

@@ -145,6 +145,7 @@ def test_a_config_that_is_no_bert_of_ours_is_refused(change, said):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
+        (["variant=multi_query"], r"variant\.name=multi_query: BERT has multi_head or low_rank_value"),
         (["variant=talking_heads"], r"variant\.name=talking_heads: BERT has multi_head or low_rank_value"),
         (["variant=unscaled"], r"variant\.scaled=false: BERT has true"),
         (["norm=pre"], "norm=pre"),

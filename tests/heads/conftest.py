@@ -32,7 +32,7 @@ def small_model(**changes: Any) -> Model:
         "position_start": "normal", "relative_buckets": 8,
         "relative_distance": 16, "local_window": None, "global_every": 3, "local_rotary_base": 10000.0,
         "segment_length": None, "first_norm": True, "activation": "gelu", "gated": False, "linear_bias": True,
-        "output_scaled": False, "token_types": 0, "head_transform": False,
+        "output_scaled": False, "branches_scaled": False, "token_types": 0, "head_transform": False,
         "tied": True, "dropout": 0.0, "attention_dropout": 0.0, "initial_std": 0.3,
     }  # fmt: skip
     return Model(**(base | changes))

@@ -52,6 +52,7 @@ def small_model(**changes: Any) -> Model:
         output_scaled=False,
         dropout=0.0,
         attention_dropout=0.0,
+        branches_scaled=False,
         initial_std=0.3,
     )
     if "hidden_size" in changes:

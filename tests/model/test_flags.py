@@ -43,7 +43,9 @@ def logits(model: Transformer, architecture: str) -> torch.Tensor:
 
 
 def acts(settings: Settings, flag: str) -> bool:
-    """Whether the model with the other value has other parts, has other logits with the same weights, or is refused."""
+    """Whether the model with the other value has other parts, starts with other weights, has other logits with the same
+    weights, or is refused.
+    """
     plain = built(settings, settings.model)
     try:
         tree = settings.model.model_dump()
@@ -51,6 +53,9 @@ def acts(settings: Settings, flag: str) -> bool:
     except (ValidationError, Mistake) as error:
         return flag in str(error)
     if parts(plain) != parts(other):
+        return True
+    starts = zip(plain.parameters(), other.parameters(), strict=True)
+    if not all(torch.equal(ours, theirs) for ours, theirs in starts):
         return True
     other.load_state_dict(plain.state_dict())
     architecture = settings.objective.architecture

@@ -126,3 +126,27 @@ def test_by_size_unscaled_logits_start_as_scaled_ones(settings_of, variant_of, t
     given = settings_of()
     scaled, unscaled = (build("encoder", given, group | {"scaled": each}, 23, 0) for each in (True, False))
     assert assert_shared_equal(scaled, unscaled)
+
+
+@pytest.mark.parametrize(("norm", "sharing"), [("pre", "none"), ("post", "all")])
+def test_the_last_map_of_each_branch_can_start_smaller(settings_of, variant_of, norm, sharing):
+    """GPT-2's start: by the square root of the number of branches, two in each layer."""
+    model = settings_of(norm=norm, sharing=sharing)
+    group = variant_of(model, "multi_head", 3, 5, 4)
+    plain, scaled = (
+        dict(build("encoder", model.model_copy(update={"branches_scaled": each}), group, 23, 0).named_parameters())
+        for each in (False, True)
+    )
+    last = {name for name in plain if name.endswith(("attention.output.weight", "feed_forward.outer.weight"))}
+    assert len(last) == 2 * (1 if sharing == "all" else model.layers)
+    for name, start in plain.items():
+        assert_close(scaled[name], start * ((2 * model.layers) ** -0.5 if name in last else 1.0))
+
+
+def test_a_relative_bias_starts_small(settings_of, variant_of):
+    for std, expected in ((None, 12**-0.5), (0.3, 0.3)):
+        model = settings_of(position="relative", initial_std=std, relative_buckets=1000, relative_distance=1000)
+        start = build("encoder", model, variant_of(model, "multi_head", 3, 5, 4), 23, 0).get_parameter(
+            "relative.table.weight"
+        )
+        assert float(start.detach().std()) == pytest.approx(expected, rel=0.1)

@@ -90,6 +90,7 @@ def tiny(cache: Path, text: Path, **changes) -> Settings:
             "tied": True,
             "head_bias": True,
             "output_scaled": False,
+            "branches_scaled": False,
             "dropout": 0.1,
             "attention_dropout": 0.1,
             "initial_std": 0.02,

@@ -15,9 +15,8 @@ def static_projections(model: Transformer) -> list[dict[str, Tensor]]:
     """The static projections of each layer, [heads before, heads after]; empty for heads that do not mix."""
     projections = []
     for attention in model.attentions:
-        modules = [getattr(attention, name, None) for name in ("logits_projection", "weights_projection")]
-        static = [None if module is None or module.static is None else module.static.detach() for module in modules]
-        by_name = {name: matrix for name, matrix in zip(PROJECTION_NAMES, static, strict=False) if matrix is not None}
+        static = zip(PROJECTION_NAMES, attention.static_projections(), strict=False)
+        by_name = {name: matrix.detach() for name, matrix in static if matrix is not None}
         if len(by_name) == 2:
             by_name["P_l P_w"] = by_name["P_l"] @ by_name["P_w"]
         projections.append(by_name)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from attention.kernels.problem import Stage
 from experiments.heads import figures
 from experiments.heads.hooks import has_stages, read_stages
 from experiments.heads.measures import rank
@@ -17,16 +18,17 @@ from experiments.heads.section import Section
 from experiments.heads.trained_run import TrainedRun
 
 RANK_SEQUENCES = 8
+BEFORE_AND_AFTER: tuple[Stage, Stage] = ("logits", "mixed_logits")
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     """The section; None without a softmax of logits."""
-    if not has_stages(run.model, "logits", "mixed_logits", "weights"):
+    if not has_stages(run.model, "mixed_logits", "weights"):
         return None
     inputs = {name: tensor[:RANK_SEQUENCES] for name, tensor in next(run.text_batches()).items()}
     model = run.model.double()
     try:
-        layers = read_stages(model, inputs, "logits", "mixed_logits")
+        layers = read_stages(model, inputs, *(stage for stage in BEFORE_AND_AFTER if has_stages(model, stage)))
     finally:
         model.float()
     sections = [_of_part(run, part, [layers[place] for place in part.places]) for part in parts_of(model)]
@@ -42,14 +44,13 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
 
 
 def _of_part(run: TrainedRun, part: Part, layers: list[dict[str, Tensor]]) -> Section:
-    """The section's content for the layers of a part; `layers`: both stages of each, [B, H, N, M]."""
-    length = min(layers[0]["logits"].shape[-2:])
+    """The section's content for the layers of a part; `layers`: the stages of each, [B, H, N, M]."""
+    length = min(layers[0]["mixed_logits"].shape[-2:])
     ranks = [rank for rank in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if rank <= length]
     rows, curves = [], []
     effective_ranks: dict[str, list[npt.NDArray[np.float64]]] = {"logits": [], "mixed_logits": []}
     shown = {"logits": "before", "mixed_logits": "after"}
-    # logits that are not QK^T are a bias of products of width 0
-    is_product = any(stages["logits"].any() for stages in layers)
+    is_product = "logits" in layers[0]
     if not is_product:
         del shown["logits"]
     for layer, stages in enumerate(layers, 1):

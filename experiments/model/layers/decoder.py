@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -31,6 +31,11 @@ class DecoderLayer(EncoderLayer):
     def dropout_seeds(self) -> list[Tensor]:
         """The seeds of both attentions' dropout, int64 without dimensions, to be filled in place."""
         return [self.dropout_seed, self.cross_dropout_seed]
+
+    def last_maps(self) -> Iterator[nn.Linear]:
+        """The last linear map of each residual branch."""
+        yield from super().last_maps()
+        yield self.cross_attention.output
 
     def forward(  # type: ignore[override]
         self,

@@ -65,6 +65,10 @@ class EncoderLayer(nn.Module):
         yield from (each for name, each in self.attention.named_children() if name in ("value", "output"))
         yield from (each for each in self.feed_forward.modules() if isinstance(each, nn.Linear))
 
+    def last_maps(self) -> Iterator[nn.Linear]:
+        """The last linear map of each residual branch."""
+        yield from (self.attention.output, self.feed_forward.outer)
+
 
 def stack(model: Model, layers: Iterable[EncoderLayer]) -> nn.ModuleList:
     """The layers, the first without a norm before its self-attention if not `model.first_norm`."""

@@ -103,7 +103,8 @@ def rotary(model: Model) -> Rotary:
 
 def relative_bias(model: Model, heads: int, causal: bool) -> RelativeBias:
     """T5's bias with the model's buckets."""
-    return RelativeBias(model.relative_buckets, model.relative_distance, heads, causal)
+    std = model.hidden_size**-0.5 if model.initial_std is None else model.initial_std
+    return RelativeBias(model.relative_buckets, model.relative_distance, heads, causal, std)
 
 
 def alibi(model: Model, heads: int, causal: bool) -> Alibi:
@@ -144,9 +145,12 @@ def bucket(offset: Tensor, buckets: int, distance: int, causal: bool = False) ->
 
 
 class RelativeBias(nn.Module):
-    """A learned bias for each softmax head and bucket of offsets, with one table for all layers."""
+    """A learned bias for each softmax head and bucket of offsets, with one table for all layers.
 
-    def __init__(self, buckets: int, distance: int, heads: int, causal: bool = False) -> None:
+    std: the deviation of its starting values; that of transformers' T5 is 1 / sqrt(D).
+    """
+
+    def __init__(self, buckets: int, distance: int, heads: int, causal: bool, std: float) -> None:
         super().__init__()
         if buckets % 2:
             raise Mistake(f"model.relative_buckets={buckets}: must be even, as the two directions share them")
@@ -157,7 +161,7 @@ class RelativeBias(nn.Module):
                 f"have a bucket each with model.relative_buckets={buckets}"
             )
         self.distance, self.causal = distance, causal
-        self.table = nn.Embedding(buckets, heads)
+        self.table = BiasTable(buckets, heads, std)
 
     def forward(self, length: int) -> Tensor:
         """The bias [1, H, N, N] of queries and memory positions."""
@@ -165,6 +169,18 @@ class RelativeBias(nn.Module):
         bias_OH = self.table(bucket(offset_O, self.table.num_embeddings, self.distance, self.causal))
         # window w of N offsets starts at w - (N - 1), so it is the row of query N - 1 - w
         return bias_OH.T.unfold(1, length, 1).flip(1)[None]
+
+
+class BiasTable(nn.Embedding):
+    """The biases of the buckets, [buckets, H]."""
+
+    def __init__(self, buckets: int, heads: int, std: float) -> None:
+        self.std = std
+        super().__init__(buckets, heads)
+
+    def reset_parameters(self) -> None:
+        """Draw the biases from a normal distribution."""
+        nn.init.normal_(self.weight, std=self.std)
 
 
 class Alibi(nn.Module):

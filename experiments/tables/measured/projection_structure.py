@@ -31,7 +31,9 @@ def measure(run: TrainedRun, *, projection: Literal["logits", "weights"]) -> dic
         of_layer[NAMES[projection]] for of_layer in static_projections(run.model) if NAMES[projection] in of_layer
     ]
     if not matrices:
-        raise Mistake(f"{run.name}: has no {NAMES[projection]}", "train it with variant=talking_heads")
+        raise Mistake(
+            f"{run.name}: has no {NAMES[projection]}", "train it with a variant that mixes heads, such as talking_heads"
+        )
     return {
         "off_diagonal": float(np.mean([off_diagonal_share(matrix) for matrix in matrices])),
         "partners": float(np.mean([effective_partners(matrix) for matrix in matrices])),

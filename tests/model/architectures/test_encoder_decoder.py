@@ -137,9 +137,9 @@ def test_one_sided_buckets_are_those_of_t5():
 
 
 def test_a_one_sided_bias_needs_a_larger_distance():
-    RelativeBias(8, 4, heads=1)
+    RelativeBias(8, 4, heads=1, causal=False, std=1.0)
     with pytest.raises(Mistake, match=r"relative_distance=4: must be above 4"):
-        RelativeBias(8, 4, heads=1, causal=True)
+        RelativeBias(8, 4, heads=1, causal=True, std=1.0)
 
 
 def test_scaled_output_and_start_by_size(model_of, tokens, decoder_tokens):

@@ -62,7 +62,7 @@ def test_buckets_are_those_of_t5(buckets, distance):
 
 
 def test_relative_bias_is_the_table_at_the_bucket_of_the_offset():
-    bias = RelativeBias(8, 16, heads=3)
+    bias = RelativeBias(8, 16, heads=3, causal=False, std=1.0)
     logits = bias(5)
     assert logits.shape == (1, 3, 5, 5)
     for query in range(5):

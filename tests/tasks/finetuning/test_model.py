@@ -28,7 +28,8 @@ def bert(kind: type[encoder.Architecture] = encoder.Architecture, **changes) -> 
         sinusoidal_base=10000.0, position_start="normal", first_norm=True, local_window=None, global_every=3,
         local_rotary_base=10000.0, segment_length=None,
         relative_buckets=8, relative_distance=16, activation="gelu", gated=False, linear_bias=True, token_types=2,
-        head_transform=True, tied=True, head_bias=True, output_scaled=False, dropout=0.0, attention_dropout=0.0,
+        head_transform=True, tied=True, head_bias=True, output_scaled=False, branches_scaled=False, dropout=0.0,
+        attention_dropout=0.0,
         initial_std=0.3,
     ).model_copy(update=changes)  # fmt: skip
     torch.manual_seed(1)

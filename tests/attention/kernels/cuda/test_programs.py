@@ -352,9 +352,9 @@ def test_the_emulation_shows_that_threads_do_not_wait(tmp_path):
 @pytest.mark.campaign
 @pytest.mark.skipif(not COMPILER, reason="there is no C++ compiler")
 def test_no_statement_by_which_threads_wait_is_superfluous(tmp_path, tries, chance: random.Random):
-    """A small campaign leaves out ten of them, one at a time; a large one does so with all."""
+    """A small campaign leaves out five of them, one at a time; a large one does so with all."""
     every, superfluous = statements(), []
-    for name, number in chance.sample(every, min(len(every), tries(10, 1000))):
+    for name, number in chance.sample(every, min(len(every), tries(5, 1000))):
         cases = (EVERYTHING, WIDE, NARROW) if name == "mixed.cu" else (UNMIXED, LARGE)
         if not any(outcome(case, tmp_path / f"{name}-{number}", name, number) in NOTICED for case in cases):
             superfluous.append((name, number))
@@ -427,8 +427,8 @@ def test_what_a_gpus_compiler_does_not_take_is_shown():
 @pytest.mark.campaign
 @pytest.mark.parametrize("capability", GPUS)
 def test_compilers_for_gpus_that_need_not_exist_take_the_programs(capability, tries, say):
-    """The small campaign compiles four shapes for each of four GPUs, in two minutes; the large one compiles twenty."""
-    stacks = {shape: compile_for(capability, shape) for shape in SHAPES[: tries(4, 20)]}
+    """The small campaign compiles two shapes for each of four GPUs, in a minute; the large one compiles twenty."""
+    stacks = {shape: compile_for(capability, shape) for shape in SHAPES[: tries(2, 20)]}
     refused = sum(stack is None for stack in stacks.values())
     assert refused < len(stacks)
     spilled = [*filter(None, stacks.values())]
