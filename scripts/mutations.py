@@ -277,8 +277,8 @@ MUTATIONS = [
     ),
     Mutation(
         "experiments/commands/options.py",
-        '"--plan": "--budget --seeds --runs"',
-        '"--plan": "--budget --seeds --runs --out"',
+        '"--plan": "--budget --claim --seeds --runs"',
+        '"--plan": "--budget --claim --seeds --runs --out"',
         "commands/test_modes.py",
     ),
     Mutation("cli.py", 'source.endswith("COMMANDLINE")', "source", "commands/test_modes.py"),
