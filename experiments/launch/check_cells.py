@@ -58,7 +58,11 @@ def check_data(cells: list[Settings]) -> None:
 
 
 def check_buildable(cells: list[Settings]) -> list[int]:
-    """The number of parameters of each cell. Raises Mistake that names every cell whose variant refuses its sizes."""
+    """The number of parameters of each cell.
+
+    Raises Mistake that names every cell whose variant refuses its sizes, or whose kernel refuses its variant.
+    """
+    from experiments.model.layers.build_attention import wrong_arguments
     from experiments.model.without_values import without_values
 
     def count(cell: Settings) -> int | Mistake:
@@ -66,6 +70,12 @@ def check_buildable(cells: list[Settings]) -> list[int]:
             task = task_of(cell)
             with without_values():
                 model = task.build_model(task.vocabulary_size())
+            if cell.backend not in ("auto", "reference"):
+                # only tensors show what a kernel can't do
+                from experiments.training.predicted_memory import predict_peak_bytes
+
+                with wrong_arguments(cell.variant):
+                    predict_peak_bytes(cell, task.vocabulary_size())
             return model.parameter_counts()["total"]
         except Mistake as error:
             return error

@@ -175,9 +175,9 @@ def test_the_random_start_keeps_the_variance_of_the_logits():
     assert layer.query.var().item() == pytest.approx(0.01 / (64 * 40), rel=0.05)
 
 
-def test_an_sdpa_backend_refuses_talking_heads_when_the_layer_is_made():
+def test_an_sdpa_backend_refuses_to_mix_heads():
     with pytest.raises(ValueError, match="backend: sdpa can't do this: it can't mix heads"):
-        talking_heads.Attention(12, 3, static=["logits"], backend="sdpa")
+        talking_heads.Attention(12, 3, static=["logits"], backend="sdpa")(torch.randn(2, 5, 12))
     layer = talking_heads.Attention(12, 3, static=[], backend="sdpa")
     assert layer(torch.randn(2, 5, 12)).shape == (2, 5, 12) and layer.kernel == "sdpa"
 

@@ -12,6 +12,7 @@ from attention.kernels.cuda import kernel
 from experiments.config.command_line import CommandLine
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
+from experiments.launch.check_cells import check_buildable
 from experiments.launch.plan import plan
 from experiments.launch.search import study_folder
 from experiments.training.distributed.start import TORCHRUN_VARIABLES
@@ -93,6 +94,15 @@ def test_all_wrong_cells_are_named_and_none_is_kept():
     for words in ("heads=6 hidden_size=abc", "heads=1000 hidden_size=64", "heads=1000 hidden_size=abc"):
         assert words in str(caught.value)
     assert "3 of 4 cells are wrong" in str(caught.value)
+
+
+@pytest.mark.parametrize("variant", ["talking_heads", "differential", "additive"])
+def test_a_kernel_that_cannot_compute_a_variant_refuses_its_cells_before_one_begins(tiny, variant):
+    words = [*tiny, "heads=2", "backend=sdpa"]
+    cells = [compose([f"variant={each}", *words]) for each in ("multi_head", variant)]
+    assert len(check_buildable(cells[:1])) == 1
+    with pytest.raises(Mistake, match=rf"variant={variant}: backend: sdpa can't do this: [^\0]*1 of 2 cells are wrong"):
+        check_buildable(cells)
 
 
 def test_a_sweep_is_known_by_its_words_not_their_order():
