@@ -115,3 +115,10 @@ def test_bleu_without_sacrebleu_is_refused_before_training(monkeypatch):
     with pytest.raises(Mistake, match=r"objective\.bleu_pairs=null"):
         PLAIN.model_copy(update={"bleu_pairs": None}).build(VOCABULARY)
     PLAIN.build(VOCABULARY)
+
+
+def test_a_tokenizer_that_pads_with_its_end_is_refused():
+    """GPT-2's only special token is <|endoftext|>: the ends of sentences would count as padding."""
+    one = SimpleNamespace(**{**vars(VOCABULARY), "pad_id": SEP})
+    with pytest.raises(Mistake, match=r"objective=translation: id 3 of the tokenizer both pads and ends .*tokenizer\."):
+        PLAIN.build(one)

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
 from experiments.objectives.objective import Batch, Decoding, ObjectiveKind, TextScores, Vocabulary
 from experiments.settings.group import Count, NonNegative, Size
@@ -33,7 +34,12 @@ class Translation(ObjectiveKind):
     bleu_pairs: Count | None  # pairs of the validation split to translate when the run ends; null: all
 
     def build(self, vocabulary: Vocabulary) -> TranslationObjective:
-        """Build the objective. Raises Mistake if the run could not be scored at its end."""
+        """Build the objective. Raises Mistake if padding can't be told from ends, or if the run could not be scored."""
+        if vocabulary.pad_id == vocabulary.sep_id:
+            raise Mistake(
+                f"objective={self.kind}: id {vocabulary.pad_id} of the tokenizer both pads and ends a sentence; give a "
+                "tokenizer.path that has a [PAD] or <pad> of its own, or use tokenizer=byte_bpe"
+            )
         if self.bleu_pairs != 0:
             self.check_scorer(f"objective.bleu_pairs={self.bleu_pairs or 'null'} (0: no BLEU)")
         return TranslationObjective(self, vocabulary)
