@@ -7,7 +7,7 @@ import torch
 
 from experiments.config.groups import options
 from experiments.failures.failure import Mistake
-from experiments.heads.hooks import gated, read_stages, value_heads
+from experiments.heads.hooks import gated, hooked, read_stages, value_heads
 from experiments.heads.measures.importance import (
     by_gradient,
     by_relevance,
@@ -115,6 +115,19 @@ def test_relevance_goes_to_the_heads_as_their_share_of_the_logit(bert_of, batch,
         part = (part - part.mean(-1, keepdim=True)) / scale[:, None]
         expected = (part * model.embedding.token.weight[top]).sum(-1)
         torch.testing.assert_close(relevance[:, head], expected)
+
+
+@pytest.mark.parametrize("with_gate", [False, True])
+@pytest.mark.parametrize("variant", options("variant"))
+def test_relevance_is_conserved(bert_of, batch, variant, with_gate):
+    """Without biases, what reaches the embeddings is the logit that is explained."""
+    model = bert_of(variant, gated=with_gate, linear_bias=False, head_bias=False, norm_kind="rms")
+    alone, embedded = first_predictions(batch), []
+    model.embedding.register_forward_hook(lambda _, __, x: embedded.append(x))
+    with linearized(model), hooked(model, lambda _, stage, x: x.detach() if stage == "mixed_weights" else x):
+        top = model(**alone.inputs, positions=alone.positions).amax(-1)
+    (gradient,) = torch.autograd.grad(top.sum(), embedded)
+    torch.testing.assert_close((embedded[0] * gradient).sum((1, 2)), top)
 
 
 def test_shares_of_relevance_sum_to_one_in_a_layer(bert_of, batch):

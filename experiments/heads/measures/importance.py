@@ -66,8 +66,8 @@ def head_relevance(model: Transformer, batch: Batch) -> list[Tensor]:
     sequence.
 
     Layer-wise relevance propagation by ratios of weights (Voita et al., appendix A): through a linear map, a feature
-    gets the share of the relevance that it has in the sum. If the other steps (activations, the scale of norms, the
-    attention weights) are held at the ratio of output to input, this is output times gradient (Ali et al. 2022,
+    gets the share of the relevance that it has in the sum. If the other steps (activations, gates, the scale of norms,
+    the attention weights) are held at the ratio of output to input, this is output times gradient (Ali et al. 2022,
     2202.07304). The contribution of biases is assigned to no feature.
     """
     outputs: dict[int, Tensor] = {}
@@ -97,13 +97,19 @@ def first_predictions(batch: Batch) -> Batch:
 
 @contextmanager
 def linearized(model: Transformer) -> Iterator[None]:
-    """A block in which activations and norms f are replaced by x -> x f(x0) / x0, which is linear in x."""
+    """A block in which activations and norms f are replaced by x -> x f(x0) / x0, which is linear in x, and in which a
+    gate is a constant: its product with what it gates would be quadratic.
+    """
     replaced: list[tuple[nn.Module, str, Any]] = []
     for module in model.modules():
         if isinstance(module, nn.LayerNorm | nn.RMSNorm):
             replaced.append((module, "forward", None))
             module.__dict__["forward"] = _linearized_norm(module)
-        elif callable(activation := getattr(module, "activation", None)):
+            continue
+        if isinstance(gate := getattr(module, "gate", None), nn.Linear):
+            replaced.append((gate, "forward", None))
+            gate.__dict__["forward"] = _constant(gate)
+        if callable(activation := getattr(module, "activation", None)):
             replaced.append((module, "activation", activation))
             setattr(module, "activation", _linearized_activation(activation))  # noqa: B010 - its type is a module's
     try:
@@ -126,6 +132,10 @@ def _linearized_norm(norm: nn.LayerNorm | nn.RMSNorm) -> Callable[[Tensor], Tens
         return scaled + norm.bias if isinstance(norm, nn.LayerNorm) and norm.bias is not None else scaled
 
     return forward
+
+
+def _constant(gate: nn.Linear) -> Callable[[Tensor], Tensor]:
+    return lambda x: nn.Linear.forward(gate, x).detach()
 
 
 def _linearized_activation(activation: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
