@@ -20,7 +20,6 @@ class Part(NamedTuple):
     places: range  # in `model.attentions`
     queries: str = "tokens"  # the input of the model whose tokens attend
     memory: str = "tokens"  # the input whose tokens are attended to
-    causal: bool = False  # a token attends only to itself and those before it
 
     @property
     def title(self) -> str:
@@ -57,10 +56,10 @@ def parts_of(model: Transformer) -> list[Part]:
     """The parts of a model, in the order of `model.attentions`: self-attention of every layer, then the decoder's."""
     layers, decoder = len(model.layers), decoder_layers(model)
     if not decoder:
-        return [Part("", range(layers), causal=model.causal)]
+        return [Part("", range(layers))]
     return [
         Part("encoder", range(layers - decoder)),
-        Part("decoder", range(layers - decoder, layers), "decoder_tokens", "decoder_tokens", causal=True),
+        Part("decoder", range(layers - decoder, layers), "decoder_tokens", "decoder_tokens"),
         Part("cross", range(layers, layers + decoder), "decoder_tokens", "tokens"),
     ]
 

@@ -52,7 +52,7 @@ def test_each_part_attends_from_its_own_tokens_to_its_own_memory(translator, sid
         for place in part.places:
             weights = stages[place]["weights"]
             assert weights.shape == (2, 3, *shape) and torch.allclose(weights.sum(-1), torch.ones(()).double())
-            assert bool((weights.triu(1) == 0).all()) == part.causal
+            assert bool((weights.triu(1) == 0).all()) == (part is decoder)
     assert [place for part in (encoder, decoder, cross) for place in part.places] == list(range(6))
     assert cross.head(1, 2) == "cross 1-2" and cross.of("maps") == "maps_cross" and not cross.places_compare
 
@@ -67,10 +67,25 @@ def test_the_bound_of_the_entropy_is_that_of_the_tokens_attended_to(translator, 
     assert all(row["entropy"] <= math.log(memory[row["attention"]]) for row in section.tables["heads"])
 
 
+def run_on(model, batch):
+    """A run that reads the batch; its model is a copy, because its precision changes."""
+    return SimpleNamespace(model=copy.deepcopy(model), masked_batches=lambda: iter([batch]), has_two_sides=True)
+
+
+def test_padding_has_no_rank_and_no_weights_to_match(translator, sides):
+    batch = Batch(sides, torch.arange(6), torch.arange(6), 3)
+    padded = {name: torch.nn.functional.pad(side, (0, 3)) for name, side in sides.items()}
+    padded["mask"] = torch.arange(8).expand(2, 8) < 5
+    wider = Batch(padded, torch.tensor([0, 1, 2, 6, 7, 8]), torch.arange(6), 6)
+    expected, found = (rank.make(run_on(translator, each), HeadsOptions()) for each in (batch, wider))
+    assert found.text == expected.text
+    for name, rows in expected.tables.items():
+        numbers, padded_numbers = ([list(row.values())[-1] for row in table] for table in (rows, found.tables[name]))
+        assert padded_numbers == pytest.approx(numbers, abs=1e-5), name
+
+
 def test_the_rank_of_logits_between_two_sequences_is_at_most_the_length_of_the_shorter(translator, sides):
-    model = copy.deepcopy(translator)  # whose precision changes
-    run = SimpleNamespace(model=model, text_batches=lambda: iter([sides]), has_two_sides=True)
-    section = rank.make(run, HeadsOptions())
+    section = rank.make(run_on(translator, Batch(sides, torch.arange(6), torch.arange(6), 3)), HeadsOptions())
     encoder, decoder, cross = (f"h d_k = 12 and {limit}," for limit in ("N = 5", "N = 3", "min(N, M) = 3"))
     assert encoder in section.text and decoder in section.text and cross in section.text
     assert max(row["numerical_rank"] for row in section.tables["rank"] if row["attention"] == "cross") <= 3
@@ -104,9 +119,10 @@ def test_no_head_is_taken_out_of_an_encoder_decoder(translator):
 def test_what_a_causal_head_may_not_see_is_no_part_of_its_divergence():
     logits = torch.randn(4, 4, generator=torch.Generator().manual_seed(0)).double()
     # the first row sees one token, and so does every rank
-    divergences = divergence_by_rank(logits, [1, 4], causal=True)
+    allowed = torch.ones(4, 4, dtype=torch.bool).tril()
+    divergences = divergence_by_rank(logits, [1, 4], allowed)
     assert divergences[0] > 1e-3 and divergences[1].abs() < 1e-12
-    assert divergence_by_rank(logits[:1], [1], causal=True).abs().max() < 1e-12
+    assert divergence_by_rank(logits[:1], [1], allowed[:1]).abs().max() < 1e-12
 
 
 def test_tokens_stand_at_both_axes_of_the_maps_and_a_dollar_is_no_formula():

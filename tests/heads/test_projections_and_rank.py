@@ -84,12 +84,30 @@ def test_only_products_have_a_rank_before_mixing(bert_of, trained_run_of, varian
 def test_logits_of_a_rank_are_matched_at_that_rank():
     left, right = torch.randn(2, 6, 2).double(), torch.randn(2, 2, 6).double()
     shift = torch.randn(2, 6, 1).double()
-    found = divergence_by_rank(left @ right + shift, [0, 1, 2, 6])
+    found = divergence_by_rank(left @ right + shift, [0, 1, 2, 6], torch.ones(6, 6, dtype=torch.bool))
     assert found[1:].diff(dim=0).le(1e-12).all() and found[2:].abs().max() < 1e-12 < found[1].min()
     # rank 0: all positions alike, so that the divergence is ln M less the entropy
     weights = (left @ right).softmax(-1)
     expected = math.log(6) + torch.xlogy(weights, weights).sum(-1).mean(-1)
     torch.testing.assert_close(found[0], expected)
+
+
+@pytest.mark.parametrize(("variant", "changes"), [("sliding_window", {}), ("multi_head", {"local_window": 2})])
+def test_the_true_weights_are_those_that_a_window_allows(bert_of, trained_run_of, variant, changes):
+    model = bert_of(variant, **changes, global_every=2)
+    for attention in model.attentions:
+        attention.window = 1
+    run = trained_run_of(model.float())
+    found = [row["divergence"] for row in rank.make(run, HeadsOptions()).tables["matching"] if row["rank"] == 1]
+    stages = read_stages(model.double(), next(run.token_batches()), "mixed_logits", "weights")
+    assert any((layer["weights"] == 0).any() for layer in stages)
+    for divergence, layer in zip(found, stages, strict=True):
+        weights, logits = layer["weights"], layer["mixed_logits"]
+        left, values, right = torch.linalg.svd(logits - logits.mean(-1, keepdim=True))
+        nearest = left[..., :1] * values[..., None, :1] @ right[..., :1, :]
+        nearest = nearest.masked_fill(weights == 0, -math.inf).softmax(-1)
+        expected = (torch.xlogy(weights, weights) - torch.xlogy(weights, nearest)).sum(-1).mean()
+        assert divergence == pytest.approx(expected.item())
 
 
 def test_a_variant_without_a_softmax_has_no_section_about_its_weights(bert_of, trained_run_of):

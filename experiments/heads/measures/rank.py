@@ -21,25 +21,36 @@ def effective_rank(maps: Tensor) -> Tensor:
     return torch.where(total[..., 0] > 0, torch.exp(-torch.xlogy(shares, shares).sum(-1)), 0.0)
 
 
-def divergence_by_rank(logits: Tensor, ranks: list[int], causal: bool = False) -> Tensor:
+def attended(maps: Tensor, allowed: Tensor) -> Tensor:
+    """The maps [..., N, M] with zeros in rows and columns in which nothing is allowed; zeros add no rank."""
+    return torch.where(_kept(allowed), maps, 0.0)
+
+
+def divergence_by_rank(logits: Tensor, ranks: list[int], allowed: Tensor) -> Tensor:
     """[R, ...]: nats between softmax(logits [..., N, M]) and that of the nearest logits of each rank, averaged over
     rows.
+
+    allowed: bool [..., N, M], where a query may attend. Rows and columns in which nothing is allowed are left out.
 
     The softmax ignores a shift of a row, so the logits are centred first. Nearest means the smallest sum of squares
     (Eckart and Young), which gives an upper bound for the best logits of that rank. The KL divergence is that of the
     true weights.
     """
-    centred = logits - logits.mean(-1, keepdim=True)
+    kept, rows = _kept(allowed), allowed.any(-1)
+    mean = torch.where(kept, logits, 0.0).sum(-1, keepdim=True) / kept.sum(-1, keepdim=True).clamp(min=1)
+    centred = torch.where(kept, logits - mean, 0.0)
     left, values, right = torch.linalg.svd(centred, full_matrices=False)
-    allowed = torch.ones(logits.shape[-2:], dtype=torch.bool)
-    allowed = allowed.tril() if causal else allowed
     true = _log_weights(centred, allowed)
     divergences = []
     for rank in ranks:
         nearest = (left[..., :rank] * values[..., None, :rank]) @ right[..., :rank, :]
-        difference = (true - _log_weights(nearest, allowed)).masked_fill(~allowed, 0.0)
-        divergences.append((true.exp() * difference).sum(-1).mean(-1))
+        difference = torch.where(allowed, true - _log_weights(nearest, allowed), 0.0)
+        divergences.append((torch.where(allowed, true.exp(), 0.0) * difference).sum((-2, -1)) / rows.sum(-1))
     return torch.stack(divergences)
+
+
+def _kept(allowed: Tensor) -> Tensor:
+    return allowed.any(-1, keepdim=True) & allowed.any(-2, keepdim=True)
 
 
 def _log_weights(logits: Tensor, allowed: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from attention.kernels.problem import Stage
@@ -25,13 +26,16 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     """The section; None without a softmax of logits."""
     if not has_stages(run.model, "mixed_logits", "weights"):
         return None
-    inputs = {name: tensor[:RANK_SEQUENCES] for name, tensor in next(run.text_batches()).items()}
+    inputs, is_text = _read(run)
     model = run.model.double()
+    stages = [stage for stage in BEFORE_AND_AFTER if has_stages(model, stage)]
     try:
-        layers = read_stages(model, inputs, *(stage for stage in BEFORE_AND_AFTER if has_stages(model, stage)))
+        layers = read_stages(model, inputs, *stages, "weights")
     finally:
         model.float()
-    sections = [_of_part(run, part, [layers[place] for place in part.places]) for part in parts_of(model)]
+    sections = [
+        _of_part(run, part, [layers[place] for place in part.places], is_text[part.queries]) for part in parts_of(model)
+    ]
     tables = {name: [row for section in sections for row in section.tables[name]] for name in ("rank", "matching")}
     pictures = {name: figure for section in sections for name, figure in section.figures.items()}
     matrix, limit = ("N x M", "the smaller of N and M") if run.has_two_sides else ("N x N", "N")
@@ -43,9 +47,28 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     return Section("The bottleneck", text, pictures, tables)
 
 
-def _of_part(run: TrainedRun, part: Part, layers: list[dict[str, Tensor]]) -> Section:
-    """The section's content for the layers of a part; `layers`: the stages of each, [B, H, N, M]."""
-    length = min(layers[0]["mixed_logits"].shape[-2:])
+def _read(run: TrainedRun) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The model's inputs for the first sequences, and which tokens of each side are not padding, bool [B, N]."""
+    if not run.has_two_sides:
+        tokens = next(run.token_batches())[:RANK_SEQUENCES]
+        return {"tokens": tokens}, {"tokens": torch.ones_like(tokens, dtype=torch.bool)}
+    batch = next(run.masked_batches())
+    inputs = {name: tensor[:RANK_SEQUENCES] for name, tensor in batch.inputs.items()}
+    # every target is predicted, so the other positions of the decoder are padding
+    predicts = torch.zeros_like(batch.inputs["decoder_tokens"], dtype=torch.bool)
+    predicts.view(-1)[batch.positions] = True
+    is_source = inputs.get("mask", torch.ones_like(inputs["tokens"], dtype=torch.bool))
+    return inputs, {"tokens": is_source, "decoder_tokens": predicts[:RANK_SEQUENCES]}
+
+
+def _of_part(run: TrainedRun, part: Part, layers: list[dict[str, Tensor]], is_text_BN: Tensor) -> Section:
+    """The section's content for the layers of a part.
+
+    layers: the stages of each, [B, H, N, M]; is_text_BN: the queries that are not padding.
+    """
+    # a mask forbids what has no weight in float64; a column to which only padding may attend is padding too
+    allowed = [(stages["weights"] != 0) & is_text_BN[:, None, :, None] for stages in layers]
+    length = max(int(maps.any(-1).sum(-1).minimum(maps.any(-2).sum(-1)).max()) for maps in allowed)
     ranks = [rank for rank in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if rank <= length]
     rows, curves = [], []
     effective_ranks: dict[str, list[npt.NDArray[np.float64]]] = {"logits": [], "mixed_logits": []}
@@ -53,11 +76,11 @@ def _of_part(run: TrainedRun, part: Part, layers: list[dict[str, Tensor]]) -> Se
     is_product = "logits" in layers[0]
     if not is_product:
         del shown["logits"]
-    for layer, stages in enumerate(layers, 1):
-        divergences = rank.divergence_by_rank(stages["mixed_logits"], ranks, part.causal).mean(1)
+    for layer, (stages, allowed_BHNM) in enumerate(zip(layers, allowed, strict=True), 1):
+        divergences = rank.divergence_by_rank(stages["mixed_logits"], ranks, allowed_BHNM).mean(1)
         curves.append(divergences.mean(1).numpy())
         for stage in shown:
-            maps = stages[stage]
+            maps = rank.attended(stages[stage], allowed_BHNM.any(1, keepdim=True))
             numerical, effective = rank.numerical_rank(maps).double().mean(0), rank.effective_rank(maps).mean(0)
             effective_ranks[stage].append(effective.numpy())
             rows += [
