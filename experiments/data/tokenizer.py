@@ -61,7 +61,8 @@ BYTES |= {chr(256 + number): byte for number, byte in enumerate(sorted(set(range
 class Tokenizer:
     """Converts texts to ids and back.
 
-    The name of a special token in a text is read as plain characters. Raises DataError.
+    The name of a special token in a text is read as plain characters, except that a model with that of [UNK] among its
+    pieces reads it as unknown. Raises DataError.
     """
 
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
@@ -137,15 +138,43 @@ class Tokenizer:
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Ids of each text, int64, without special tokens around them; many texts at once use all cores."""
         encodings = self._inner.encode_batch_fast(texts, add_special_tokens=False)
-        return [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
+        return [self._spelled(encoding)[0] for encoding in encodings]
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Ids of each text, and the start and end of each token in characters, [tokens, 2]."""
         encodings = self._inner.encode_batch(texts, add_special_tokens=False)
-        return [
-            (np.array(encoding.ids, dtype=np.int64), np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2))
-            for encoding in encodings
-        ]
+        pairs = []
+        for encoding in encodings:
+            ids, tokens = self._spelled(encoding)
+            pairs.append((ids, np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2)[tokens]))
+        return pairs
+
+    def _spelled(self, encoding: tokenizers.Encoding) -> tuple[np.ndarray, np.ndarray | slice]:
+        """The ids of a text, and of which of its tokens each is.
+
+        A Unigram model such as T5's has special tokens among its pieces and finds their names in a text; they are
+        replaced by their characters.
+        """
+        ids = np.array(encoding.ids, dtype=np.int64)
+        if not self._is_reserved[ids].any():
+            return ids, slice(None)
+        spelled = [self._characters.get(i, [i]) for i in encoding.ids]
+        tokens = np.repeat(np.arange(len(ids)), [len(each) for each in spelled])
+        return np.array(list(itertools.chain(*spelled)), dtype=np.int64), tokens
+
+    @cached_property
+    def _is_reserved(self) -> np.ndarray:
+        """Bool [vocabulary]: the special tokens except [UNK], which a text may have."""
+        is_reserved = np.zeros(self.vocabulary_size, dtype=bool)
+        is_reserved[list(self.special - {self.unk_id})] = True
+        return is_reserved
+
+    @cached_property
+    def _characters(self) -> dict[int, list[int]]:
+        """The ids of the characters in the names of these tokens."""
+        names = {int(i): self._inner.id_to_token(int(i)) or "" for i in np.flatnonzero(self._is_reserved)}
+        model = self._inner.model
+        return {i: [piece.id for char in name for piece in model.tokenize(char)] for i, name in names.items()}
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         """The text of ids, with special tokens as they are written."""

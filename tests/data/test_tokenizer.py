@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +40,25 @@ def test_the_special_tokens_are_the_first_ids(trained: Tokenizer) -> None:
 def test_the_names_of_special_tokens_in_a_text_are_plain_characters(trained: Tokenizer) -> None:
     (ids,) = trained.encode(["a [MASK] b [SEP] [CLS] [PAD]"])
     assert not {0, 2, 3, 4}.intersection(ids.tolist())
+
+
+def test_a_unigram_model_does_not_find_the_names_of_its_special_tokens_in_a_text() -> None:
+    """T5's and ALBERT's have them among their pieces, with the best score."""
+    names = ["<pad>", "</s>", "<unk>", "<extra_id_0>"]
+    pieces = [*((name, 0.0) for name in names), *((char, -2.0) for char in "\u2581ab<>/spd")]
+    inner = tokenizers.Tokenizer(tokenizers.models.Unigram(pieces, unk_id=2))
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Metaspace()
+    inner.decoder = tokenizers.decoders.Metaspace()
+    inner.add_special_tokens(names)
+    tokenizer = Tokenizer(inner)
+    texts = ["a</s>b", "ab", "<pad>", "a<extra_id_0>"]
+    encoded = tokenizer.encode(texts)
+    assert [tokenizer.decode(ids) for ids in encoded[:3]] == texts[:3]
+    assert not (tokenizer.special - {tokenizer.unk_id}).intersection(*map(set, encoded))
+    assert set(encoded[3].tolist()) & tokenizer.special == {tokenizer.unk_id}
+    ids, offsets = tokenizer.encode_with_offsets(texts)[0]
+    assert ids.tolist() == encoded[0].tolist() and offsets[-1].tolist() == [5, 6]
+    assert [texts[0][start:end] for start, end in offsets[-5:]] == ["</s>"] * 4 + ["b"]
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=40))
