@@ -9,7 +9,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from experiments.dashboard.page import page, page_data
+from experiments.dashboard.page import is_page, page, page_data
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import plural
@@ -44,8 +44,8 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
     watch: until Ctrl-C, rewrite the page when a run has news; the page reloads itself meanwhile. show: open it in the
     browser. Raises Mistake, Failure.
     """
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise Mistake(f"--out {out}: must be a file in an existing folder")
+    if out is not None:
+        _check_replaceable(out)
     out = out or runs / "dashboard.html"
     data = page_data(selection, runs, WATCH_SECONDS if watch else 0)
     write(out, page(data))
@@ -74,6 +74,16 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
     finally:
         # the page that is open loads this one, and stops
         write(out, page(data | {"refresh": 0}))
+
+
+def _check_replaceable(out: Path) -> None:
+    """Raises Mistake for a place where no page can stand, and for a file that is not a page of this command."""
+    if out.is_dir() or not out.parent.is_dir():
+        raise Mistake(f"--out {out}: must be a file in an existing folder")
+    if out.suffix != ".html":
+        raise Mistake(f"--out {out}: must end in .html")
+    if out.exists() and not is_page(out):
+        raise Mistake(f"--out {out}: exists, and is not a page of attn dashboard", "name another file, or remove it")
 
 
 def newest(runs: Path) -> tuple[int, int]:

@@ -26,7 +26,8 @@ from experiments.dashboard.searches import readable_searches
 from experiments.display.rows import Row
 from experiments.failures.wording import first_line
 from experiments.files.digest import unsealed
-from experiments.files.disk import written_at
+from experiments.files.disk import open_regular, written_at
+from experiments.files.durable import disk_errors
 from experiments.files.plain import from_json
 from experiments.processes.collection import without_collection
 from experiments.record.dotted import Values, value_at
@@ -41,6 +42,7 @@ from experiments.results.index import Index
 from experiments.statistics.evidence import standard_error
 
 ASSETS = Path(__file__).parent / "assets"
+TITLE = b"<title>attn: comparison of runs</title>"  # of page.html
 SCRIPTS = (
     "numbers.js", "filter.js", "drawing.js", "export.js", "chart_reader.js", "chart.js", "facets.js", "forest.js",
     "heatmap.js", "parallel.js", "table.js", "panels.js", "differences.js", "curves.js", "heads.js", "searches.js",
@@ -138,6 +140,12 @@ def page(data: dict[str, Any]) -> str:
     for name, part in parts.items():
         text = text.replace(f"{{{{{name}}}}}", part)
     return text
+
+
+def is_page(path: Path) -> bool:
+    """Whether a file has the title of a page in its first lines. Raises DiskError."""
+    with disk_errors(path), open_regular(path) as file:
+        return TITLE in file.read(1000)
 
 
 def _configuration(of: Configuration, rows: list[Row], settings: list[str], measures: list[str]) -> dict[str, Any]:

@@ -124,9 +124,21 @@ def test_the_command_writes_one_file_and_says_where(make, tmp_path, capsys):
     for wrong in (tmp_path / "nowhere" / "page.html", runs):
         with pytest.raises(Mistake, match=f"--out {wrong}: must be a file in an existing folder"):
             write_dashboard([], runs, wrong, watch=False, show=False)
-    os.mkfifo(pipe := tmp_path / "pipe")
-    with pytest.raises(Failure, match=r"pipe: it is not a regular file; choose another --out$"):
+    os.mkfifo(pipe := tmp_path / "pipe.html")
+    with pytest.raises(Failure, match=r"pipe.html: it is not a regular file; choose another --out$"):
         write_dashboard([], runs, pipe, watch=False, show=False)
+
+
+def test_a_page_replaces_only_a_page(make, tmp_path):
+    folder = make("a")
+    (text := tmp_path / "text.html").write_text("<!doctype html>\nA text for training.")
+    for wrong, said in ((folder / "config.yaml", "must end in .html"), (text, "exists, and is not a page of attn")):
+        before = wrong.read_bytes()
+        with pytest.raises(Mistake, match=f"^--out {wrong}: {said}"):
+            write_dashboard([], tmp_path / "runs", wrong, watch=False, show=False)
+        assert wrong.read_bytes() == before
+    for _ in range(2):
+        write_dashboard([], tmp_path / "runs", tmp_path / "page.html", watch=False, show=False)
 
 
 def test_watching_rewrites_when_there_is_news_and_ends_quietly(make, tmp_path, monkeypatch):
