@@ -16,6 +16,7 @@ from experiments.settings.variant import module_of, schema
 
 # an error: the path of its value, and what is said of it
 Error = tuple[tuple[int | str, ...], str]
+HEAD_SIZE = "${floor_divide:${hidden_size},${heads}}"  # in conf/, of key_size and value_size
 
 
 def from_tree(tree: dict[str, Any], sources: dict[Any, Any] | None = None) -> Settings:
@@ -66,13 +67,22 @@ def _errors(
     for error in errors.errors():
         by_path.setdefault((*above, *_without_tags(tree, error)), []).append(error)
     for path, (error, *of_alternatives) in by_path.items():
-        yield path, sentence(error, path, sources, of_alternatives)
+        too_small = error["type"] == "greater_than_equal" and _source(sources, path) == HEAD_SIZE
+        yield path, _too_many_heads(tree) if too_small else sentence(error, path, sources, of_alternatives)
+
+
+def _too_many_heads(tree: dict[Any, Any]) -> str:
+    heads, hidden_size = tree["heads"], tree["hidden_size"]
+    return (
+        f"heads = {heads}: hidden_size = {hidden_size} has no width for so many heads; "
+        f"give at most {hidden_size} heads, or set key_size and value_size"
+    )
 
 
 def _root_errors(errors: list[Error], sources: dict[Any, Any]) -> list[str]:
-    """The sentences about the errors, without that of a value `${key}` where `key` itself has an error."""
+    """The sentences about the errors, each once, without that of a value `${key}` where `key` itself has an error."""
     wrong = {path[0] for path, _ in errors if path}
-    return [text for path, text in errors if _key_behind(sources, path) not in wrong]
+    return [*dict.fromkeys(text for path, text in errors if _key_behind(sources, path) not in wrong)]
 
 
 def _without_tags(tree: Any, error: Any) -> tuple[int | str, ...]:
