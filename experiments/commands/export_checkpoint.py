@@ -116,7 +116,7 @@ def _fitting(
     model_type: str | None,
     imported: Mapping[str, Any],
 ) -> FormatModel:
-    """The model in the format that can hold it. Raises Mistake that says why none can.
+    """The model in the format that can hold it. Raises Mistake if none can, and says what a named one cannot.
 
     For an imported model, the format of its source comes first, with the other keys of the source's config.json.
     """
@@ -128,20 +128,21 @@ def _fitting(
         meant = did_you_mean(model_type, allowed)
         raise Mistake(f"--format {model_type}: must be one of {', '.join(allowed)}{meant}")
     candidates = [*known.values()] if model_type is None else [known[model_type]]
-    refusals = []
+    refusal = ""
     for format in sorted(candidates, key=lambda format: format.model_type != source):
         try:
             config = format.config(settings, vocabulary_size)
         except Mistake as error:
-            refusals.append(f"{format.model_type}: {error}")
+            refusal = f"--format {format.model_type} cannot express this run: {error}"
             continue
         config = format.with_tokens(config, special) | {"dtype": "float32"}
         rest = imported.get("config", {}) if format.model_type == source else {}
         others = {key: value for key, value in rest.items() if key != "torch_dtype"}
         return FormatModel(settings, format, others | config)
-    raise Mistake(
-        "\n  ".join(["no format can express this run:", *refusals]), f"--format {CUSTOM} exports the model of any run"
+    of_none = (
+        "no format of transformers can express this run; with --format NAME, this message says why that one cannot"
     )
+    raise Mistake(refusal if model_type else of_none, f"--format {CUSTOM} exports the model of any run")
 
 
 def _token_ids(tokenizer: Tokenizer) -> dict[str, int]:
