@@ -28,12 +28,14 @@ CAPTIONS: dict[Scope, str] = {
 }
 
 
-# what a contender is made of, at either scope; a group stands for all of its keys
-READ_KEYS = {
-    "variant", "model", "objective", "tokenizer", "optimizer", "experiment", "hydra", "cache",
-    "heads", "key_size", "value_size", "hidden_size", "layers", "norm", "length", "batch_size",
-    "learning_rate", "precision", "backend", "seed",
-    "trainer.device", "trainer.precision", "trainer.micro_batch", "trainer.batch_size", "trainer.threads",
+# what a contender is made of; a group stands for all of its keys
+LAYER_KEYS = {
+    "variant", "model", "experiment", "hydra", "cache", "heads", "key_size", "value_size", "hidden_size", "length",
+    "batch_size", "precision", "backend", "seed", "trainer.device", "trainer.precision", "trainer.batch_size",
+    "trainer.threads",
+}  # fmt: skip
+STEP_KEYS = LAYER_KEYS | {
+    "objective", "tokenizer", "optimizer", "layers", "norm", "learning_rate", "trainer.micro_batch",
 }  # fmt: skip
 UNREAD_KEYS = {"optimizer.clip"}
 CONTENDERS_AT_ONCE = 64  # contenders of the same sizes, each of which is a process
@@ -48,7 +50,7 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
     cells = plan(CommandLine(overrides, ["-m"])).cells
     if options.scope == "answer":
         return _answer(cells, options, format)
-    _check_read(overrides, cells)
+    _check_read(overrides, cells, options.scope)
     if options.peers and any(cell.objective.kind != "masked" for cell in cells):
         raise Mistake("--peers: the peers are encoders that predict masked tokens", "keep objective=masked")
     from experiments.bench.side_by_side import compare, groups
@@ -98,11 +100,14 @@ def _answer(cells: list[Settings], options: BenchOptions, format: str) -> ExitCo
     return ExitCode.FAILED if failed else ExitCode.DONE
 
 
-def _check_read(overrides: list[str], cells: list[Settings]) -> None:
+def _check_read(overrides: list[str], cells: list[Settings], scope: Scope) -> None:
     """Raises Mistake for a setting that does not affect the timed work, and for missing sentence pairs."""
     # a batch is made up; but which objective goes with pairs is checked against the data
     of_pairs = all(cell.objective.reads_pairs for cell in cells)
-    for text, key, _ in unread_settings(overrides, READ_KEYS | ({"data"} if of_pairs else set()), UNREAD_KEYS):
+    read = {"attention": LAYER_KEYS, "step": STEP_KEYS}[scope] | ({"data"} if of_pairs else set())
+    for text, key, group in unread_settings(overrides, read, UNREAD_KEYS):
+        if {key, group} & STEP_KEYS and key not in UNREAD_KEYS:
+            raise Mistake(f"{text}: --scope {scope} does not use {key}", "it times one layer; --scope step uses it")
         raise Mistake(f"{text}: a bench does not use {key}", "it times random batches of the given sizes")
     if of_pairs:
         check_data(cells)

@@ -25,9 +25,14 @@ from experiments.tasks.trained import open_trained
 # what an evaluation reads, or compares with what the run was trained with; a group stands for all of its keys
 READ_KEYS = {
     "data", "task", "objective", "model", "variant", "heads", "key_size", "value_size", "hidden_size", "layers", "norm",
-    "length", "batch_size", "precision", "backend", "seed", "cache", "trainer.device", "trainer.precision",
+    "length", "batch_size", "precision", "backend", "cache", "trainer.device", "trainer.precision",
     "trainer.micro_batch", "trainer.batch_size", "trainer.threads", "trainer.evaluation_sequences",
 }  # fmt: skip
+MAY_DIFFER = (
+    "what may differ from the training: the data, the files of the task, settings of the objective, length, "
+    "batch_size, precision, backend, cache, trainer.device, trainer.micro_batch, trainer.threads and "
+    "trainer.evaluation_sequences"
+)
 UNREAD = {"runs": "--runs names the folder of the run", "tokenizer": "a run is scored with its own tokenizer"}
 RUNTIME_KEYS = {"length", "dropout", "attention_dropout", "backend"}  # of a model: what doesn't make it another one
 
@@ -108,8 +113,7 @@ def _scored(folder: RunFolder, settings: Settings, split: str, checkpoint: Which
 def _check_read(overrides: list[str]) -> None:
     """Raises Mistake for a setting that does not affect an evaluation."""
     for text, key, group in unread_settings(overrides, READ_KEYS):
-        hint = UNREAD.get(group, f"it may be one of {', '.join(sorted(READ_KEYS))}")
-        raise Mistake(f"{text}: an evaluation does not use {key}", hint)
+        raise Mistake(f"{text}: an evaluation does not use {key}", UNREAD.get(group, MAY_DIFFER))
 
 
 def _check_model(name: str, trained: dict[str, Any], requested: dict[str, Any], overrides: list[str]) -> None:

@@ -31,6 +31,7 @@ from experiments.measure.roofline import Rates, measure_rates, seconds
 from experiments.processes.answering import AnswererEnded
 from experiments.processes.environment_variables import ADDED, TUNED, set_performance_variables
 
+LAYER = ["hidden_size=16", "heads=2", "length=9", "batch_size=2"]
 TINY = ["hidden_size=16", "heads=2", "layers=1", "length=9", "batch_size=2", "tokenizer.vocabulary_size=300"]
 CPU = ["trainer.device=cpu", "precision=fp32"]
 
@@ -71,7 +72,7 @@ def inside(short_timings, monkeypatch):
 
 @pytest.mark.usefixtures("inside")
 def test_a_table_of_variants(capsys):
-    assert bench([*TINY, *CPU, "variant=multi_head,talking_heads"], options(), "json", None) == 0
+    assert bench([*LAYER, *CPU, "variant=multi_head,talking_heads"], options(), "json", None) == 0
     rows = json.loads(capsys.readouterr().out)
     kernels = {variant: core.choose("auto", problem_of(variant)) for variant in ("multi_head", "talking_heads")}
     assert {row["contender"]: row["backend"] for row in rows} == kernels
@@ -87,7 +88,7 @@ def test_a_table_of_variants(capsys):
 def test_a_busy_machine_is_said(capsys, monkeypatch, waited, said):
     go = Inside.go
     monkeypatch.setattr(Inside, "go", lambda self, times: go(self, times)._replace(waited=waited))
-    assert bench([*TINY, *CPU], options(), "json", None) == 0
+    assert bench([*LAYER, *CPU], options(), "json", None) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out)[0]["waited_for_cores"] == waited
     assert said in printed.err and bool(printed.err) == bool(said)
@@ -108,7 +109,7 @@ def test_a_kernel_whose_numbers_are_wrong_gets_no_speed(monkeypatch, capsys, pre
         return blocked.attend(problem._replace(scale=1.02 * problem.scale))
 
     monkeypatch.setitem(core.KERNELS, "blocked", wrong)
-    words = [*TINY, CPU[0], f"precision={precision}", "variant=talking_heads", "backend=blocked,reference"]
+    words = [*LAYER, CPU[0], f"precision={precision}", "variant=talking_heads", "backend=blocked,reference"]
     assert bench(words, options(), "csv", None) == 1
     printed = capsys.readouterr()
     rows = list(csv.DictReader(io.StringIO(printed.out)))
@@ -119,7 +120,7 @@ def test_a_kernel_whose_numbers_are_wrong_gets_no_speed(monkeypatch, capsys, pre
 
 @pytest.mark.usefixtures("inside")
 def test_a_backend_that_cannot_do_a_variant_is_named_and_the_others_are_timed(capsys):
-    words = [*TINY, *CPU, "variant=multi_head,talking_heads", "backend=sdpa"]
+    words = [*LAYER, *CPU, "variant=multi_head,talking_heads", "backend=sdpa"]
     assert bench(words, options(), "csv", None) == 0
     printed = capsys.readouterr()
     assert [row["contender"] for row in csv.DictReader(io.StringIO(printed.out))] == ["multi_head"]
@@ -128,7 +129,7 @@ def test_a_backend_that_cannot_do_a_variant_is_named_and_the_others_are_timed(ca
         and "not timed: variant=talking_heads: backend: sdpa can't do this" in printed.err
     )
     with pytest.raises(Mistake, match="nothing is left to be timed"):
-        bench([*TINY, *CPU, "variant=talking_heads", "backend=sdpa"], options(), "csv", None)
+        bench([*LAYER, *CPU, "variant=talking_heads", "backend=sdpa"], options(), "csv", None)
 
 
 @pytest.mark.parametrize("error", [0, 0.01])
@@ -251,11 +252,11 @@ def test_a_contender_whose_process_ends_is_named_and_the_others_are_timed(monkey
         return found
 
     monkeypatch.setattr(Worker, "work", work)
-    assert bench([*TINY, *CPU, "backend=blocked,reference"], options(), "csv", None) == 1
+    assert bench([*LAYER, *CPU, "backend=blocked,reference"], options(), "csv", None) == 1
     printed = capsys.readouterr()
     (row,) = csv.DictReader(io.StringIO(printed.out))
     assert row["backend"] == "blocked" and row["speed/first"] == "1.0"
-    assert re.search(r"attn bench: multi_head, layers=1 .*: not timed: killed by SIGKILL", printed.err)
+    assert re.search(r"attn bench: multi_head, layers=4 .*: not timed: killed by SIGKILL", printed.err)
 
 
 def test_only_what_shares_its_sizes_is_timed_side_by_side():
@@ -278,8 +279,10 @@ def test_the_floor_is_the_slower_of_products_and_traffic():
         (["heds=3"], "heads"),
         (["variant=talkin"], "talking_heads"),
         (["data=text", "data.train=nope.txt", "--scope", "step"], "data=text: a bench does not use data"),
+        (["layers=3"], "layers=3: --scope attention does not use layers\n  it times one layer; --scope step uses it"),
+        (["optimizer.weight_decay=0"], "--scope attention does not use optimizer.weight_decay"),
         (["max_steps=3"], "max_steps=3: a bench does not use max_steps"),
-        (["seed=range(0,65)", *TINY], "65 contenders have the same sizes; at most 64"),
+        (["seed=range(0,65)", *LAYER], "65 contenders have the same sizes; at most 64"),
         (["backend=blocked,cuda", *CPU], "backend=cuda: it runs on a CUDA GPU, not on cpu"),
     ],
 )
@@ -299,7 +302,7 @@ def test_the_command_draws_what_processes_of_their_own_do(shell, tmp_path):
 
 
 def check_drawing(attn, tmp_path):
-    done = attn("bench", *TINY, *CPU, "--rounds", "2", "--plot", str(tmp_path / "speed.svg"))
+    done = attn("bench", *LAYER, *CPU, "--rounds", "2", "--plot", str(tmp_path / "speed.svg"))
     assert done.returncode == 0, done.stderr
     assert "tokens_per_second" in done.stdout and "multi_head" in done.stdout
     assert "<svg" in (tmp_path / "speed.svg").read_text()

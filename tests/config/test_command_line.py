@@ -210,6 +210,13 @@ def test_variants_lists_every_variant_with_its_paper(attn):
     assert all(row["definition"] and row["paper"] and row["parameters"] > 0 and row["multiplies"] > 0 for row in rows)
 
 
+@pytest.mark.parametrize("word", ["layers=3", "seed=3", "trainer.threads=1"])
+def test_variants_refuses_what_no_cost_follows_from(attn, word):
+    done = attn("variants", word)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"attn variants: {word}: attn variants does not use {word.partition('=')[0]}\n")
+
+
 def test_unknown_commands_get_a_suggestion(attn):
     done = attn("trian")
     assert done.returncode == 2
