@@ -100,7 +100,8 @@ class Lock:
             return None
         with file:
             try:
-                free = take_lock(file.fileno())
+                # NFS refuses an exclusive lock of a file that is open for reading only
+                free = take_lock(file.fileno(), shared=True)
             except OSError:
                 return None
             return None if free else file.read(1000).decode(errors="replace").strip() or "another process"

@@ -1,4 +1,5 @@
-/* A library to preload. Below one folder, the file system seems to be full from some write on, or to have no locks.
+/* A library to preload. Below one folder, the file system seems to be full from some write on, or to have no locks. Its
+   locks are those of NFS, which refuses an exclusive one of a file that is open for reading only.
 
    Every call that needs room counts: write, pwrite, writev, fwrite, and making a file or a folder. */
 #define _GNU_SOURCE
@@ -106,7 +107,11 @@ int mkdir(const char *path, mode_t mode) {
 int flock(int descriptor, int operation) {
   static int (*own)(int, int);
   if (!own) own = real("flock");
-  if (locks || !concerns(descriptor)) return own(descriptor, operation);
-  errno = ENOLCK;
+  if (!concerns(descriptor)) return own(descriptor, operation);
+  int readable = (fcntl(descriptor, F_GETFL) & O_ACCMODE) != O_WRONLY;
+  int writable = (fcntl(descriptor, F_GETFL) & O_ACCMODE) != O_RDONLY;
+  if (!locks) errno = ENOLCK;
+  else if ((operation & LOCK_EX && !writable) || (operation & LOCK_SH && !readable)) errno = EBADF;
+  else return own(descriptor, operation);
   return -1;
 }

@@ -207,6 +207,22 @@ def test_only_one_process_at_a_time(folder, settings, python):
     assert python(code, folder.path, json.dumps(settings)).returncode == 0
 
 
+def test_the_holder_is_seen_on_nfs(folder, monkeypatch):
+    """Its flock asks for the right to write for an exclusive lock, and for the right to read for a shared one."""
+    flock = fcntl.flock
+
+    def of_nfs(descriptor, operation):
+        needed = os.O_WRONLY if operation & fcntl.LOCK_EX else os.O_RDONLY
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE not in (needed, os.O_RDWR):
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        flock(descriptor, operation)
+
+    monkeypatch.setattr(fcntl, "flock", of_nfs)
+    assert f"process {os.getpid()} on " in RunFolder(folder.path).holder()
+    folder.close()
+    assert folder.holder() is None
+
+
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
 def test_on_a_file_system_without_locks_nobody_trains_and_everybody_reads(folder, settings, monkeypatch, number):
     folder.close()
@@ -268,7 +284,7 @@ def test_a_folder_that_cannot_be_begun_is_removed_and_one_that_was_there_is_not(
 def test_of_two_hosts_with_locks_of_their_own_the_first_stops_before_it_writes(folder, settings, result, monkeypatch):
     folder.metrics.append({"step": 1, "loss": 2.0})
     # every host gets a lock that it does not share
-    monkeypatch.setattr("experiments.record.lock.take_lock", lambda descriptor, *, wait=False: True)
+    monkeypatch.setattr("experiments.record.lock.take_lock", lambda descriptor, **options: True)
     monkeypatch.setattr("platform.node", lambda: "elsewhere")
     with RunFolder(folder.path) as other:
         other.create(settings)

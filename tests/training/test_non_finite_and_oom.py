@@ -115,7 +115,7 @@ def test_the_guard_is_bounded(settings, go, disturb):
 def test_two_hosts_whose_locks_do_not_reach_each_other_damage_no_run(settings, go, disturb, monkeypatch, outcome):
     config = settings(trainer__log_every=2, trainer__checkpoint_every=5)
     _, whole = go(config, "whole")
-    monkeypatch.setattr("experiments.record.lock.take_lock", lambda descriptor, *, wait=False: True)
+    monkeypatch.setattr("experiments.record.lock.take_lock", lambda descriptor, **options: True)
     others = []
 
     def at_step(step):
