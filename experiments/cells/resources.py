@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from experiments.cells.claims import Claims
 from experiments.failures.failure import Mistake
-from experiments.measure.cores import usable
+from experiments.measure.cores import can_be_pinned, usable
 from experiments.measure.devices import device_count, gpu_identity, gpus_for, on_gpu
+from experiments.measure.limits import free_bytes
 from experiments.settings.run import Settings
 
 Workers = int | Literal["auto"]
@@ -78,7 +78,7 @@ class ResourcePool:
         self, at_once: int, pinned: bool = False, cores: Allocator | None = None, gpus: Allocator | None = None
     ) -> None:
         self.at_once = at_once
-        self._pinned = pinned and hasattr(os, "sched_setaffinity")
+        self._pinned = pinned and can_be_pinned()
         self._cores, self._gpus = cores or LocalAllocator(), gpus or LocalAllocator()
         self._usable = list(map(str, usable()))
         self._taken = 0
@@ -162,8 +162,6 @@ def _capacity(cells: Sequence[Settings]) -> tuple[int, int]:
 
 def _cells_in_memory(cells: Sequence[Settings]) -> int:
     """The number of cells that fit into free memory, if all were like the one that computes most in a step."""
-    import psutil
-
     from experiments.tasks.choose import task_of
     from experiments.training.predicted_memory import predict_peak_bytes
 
@@ -171,4 +169,4 @@ def _cells_in_memory(cells: Sequence[Settings]) -> int:
     if not on_cpu:
         return len(cells)
     largest = max(on_cpu, key=lambda cell: cell.layers * cell.hidden_size * cell.batch_size * cell.length)
-    return psutil.virtual_memory().available // predict_peak_bytes(largest, task_of(largest).vocabulary_size())
+    return free_bytes() // predict_peak_bytes(largest, task_of(largest).vocabulary_size())

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from experiments.failures.failure import Mistake
+from experiments.measure.limits import most_cores
 
 TASKS = Path("/proc/self/task")  # a folder for each thread of this process
 BUSY = 0.1  # of its time a run waits, and says so: alone, it waits for less than a hundredth
@@ -39,7 +40,20 @@ def long_wait(waited: float | None) -> str:
 
 
 def usable() -> list[int]:
-    """The numbers of the cores that this process may use."""
+    """The numbers of the cores that this process may use. If it has time for fewer, these are the first."""
+    cores = _permitted()
+    return cores[: most_cores(len(cores))]
+
+
+def can_be_pinned() -> bool:
+    """Whether a process may be kept to some of the `usable` cores.
+
+    Not where a container has only time: its first cores would be those of every other container too.
+    """
+    return hasattr(os, "sched_setaffinity") and len(usable()) == len(_permitted())
+
+
+def _permitted() -> list[int]:
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
 
 

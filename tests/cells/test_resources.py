@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 
 import pytest
@@ -12,8 +11,9 @@ from experiments.cells.resources import ResourcePool, Resources, pool_for
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
 from experiments.measure import devices
+from experiments.measure.cores import can_be_pinned
 
-PINNED = hasattr(os, "sched_setaffinity")
+PINNED = can_be_pinned()
 
 
 @pytest.fixture
@@ -140,9 +140,9 @@ def test_cells_are_kept_to_their_cores_only_where_all_are_taken(cell, four_cores
 
 def test_auto_is_no_more_than_fit_into_the_memory(cell, four_cores, monkeypatch):
     monkeypatch.setattr("experiments.training.predicted_memory.predict_peak_bytes", lambda *_: 400)
-    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 1000}))
+    monkeypatch.setattr(resources, "free_bytes", lambda: 1000)
     assert pool_for([cell()] * 9, "auto").at_once == 2
-    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 100}))
+    monkeypatch.setattr(resources, "free_bytes", lambda: 100)
     assert pool_for([cell()] * 9, "auto").at_once == 1
 
 
