@@ -42,7 +42,7 @@ _REASONS: dict[int, tuple[str, str | None]] = {
     errno.EISDIR: ("a folder stands where a file should be", "remove it"),
     errno.ENOTEMPTY: ("another process has made this folder in the meantime", None),
 }
-_LOCK = ".partial.lock"  # ending of the lock of an unfinished folder
+_LOCK = ".partial.lock"  # ending of the lock of an unfinished file or folder
 
 
 class DiskError(Failure):
@@ -98,22 +98,25 @@ def or_elsewhere(remedy: str, kind: Callable[[str], Failure] = Failure) -> Itera
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary path. If the block succeeds, the file there becomes `path`, atomically and durably.
 
-    Whenever the process or the machine stops, `path` is either the complete old file or the complete new one. Raises
-    DiskError.
+    Whenever the process or the machine stops, `path` is either the complete old file or the complete new one. The last
+    of several processes that write it has its file there. If `path` is a link, what it leads to is replaced. Remains of
+    a killed process are removed. Raises DiskError.
     """
-    temporary = path.with_name(f".{path.name}.partial")
     with disk_errors(path):
+        # a link stays one; `resolve` fails at a ring of them
+        path = Path(os.path.realpath(path))
         if path.exists() and not (path.is_file() or path.is_dir()):
             # a device, such as /dev/null, would be gone for all programs
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        try:
-            yield temporary
-            to_disk(temporary)
-            temporary.replace(path)
-            to_disk(path.parent)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        remove_abandoned(path.parent, glob.escape(path.name))
+        with _reserved_name(path) as temporary:
+            try:
+                yield temporary
+                to_disk(temporary)
+                temporary.replace(path)
+            finally:
+                temporary.unlink(missing_ok=True)
+        to_disk(path.parent)
 
 
 @contextmanager
@@ -146,12 +149,15 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
 
 
 def remove_abandoned(folder: Path, pattern: str = "*") -> None:
-    """Remove what killed processes have left in `folder` of new folders whose names match. Those of the living stay."""
+    """Remove what killed processes have left in `folder` of new files and folders whose names match.
+
+    Those of living processes stay.
+    """
     for lock in folder.glob(f".{pattern}.*{_LOCK}"):
         # it may be gone by now, or another user's; where locks do not work, nobody is known to be dead
         with suppress(OSError), lock_file(lock) as descriptor:
             if take_lock(descriptor):
-                shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+                _remove(lock.with_suffix(""))
                 lock.unlink()
 
 

@@ -61,6 +61,31 @@ def test_a_failed_replacement_leaves_the_old_file_alone(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_of_two_processes_that_write_one_file_each_writes_it_whole(tmp_path):
+    path = tmp_path / "file"
+    with replacing(path) as temporary:
+        temporary.write_text("first")
+        write(path, "second")
+        assert path.read_text() == "second"
+    assert path.read_text() == "first" and [*tmp_path.iterdir()] == [path]
+
+
+def test_what_a_killed_process_left_of_a_file_is_removed(tmp_path):
+    left = tmp_path / ".file.abc.partial"
+    left.write_text("ha")
+    (tmp_path / ".file.abc.partial.lock").touch()
+    write(path := tmp_path / "file", "new")
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_a_link_stays_one_and_the_file_that_it_leads_to_is_replaced(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (target := tmp_path / "elsewhere" / "file").write_text("old")
+    (link := tmp_path / "link").symlink_to(Path("elsewhere") / "file")
+    write(link, "new")
+    assert link.is_symlink() and target.read_text() == "new" and [*target.parent.iterdir()] == [target]
+
+
 def test_a_device_is_not_replaced(tmp_path):
     """Whoever may write everywhere would otherwise lose /dev/null."""
     os.mkfifo(path := tmp_path / "pipe")
