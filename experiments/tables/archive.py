@@ -12,10 +12,11 @@ from typing import Any
 from experiments.failures.failure import Mistake
 from experiments.files.durable import number, read_sealed, write_sealed
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
+from experiments.tables.conditions import PLAN, is_of_cells, notes_of_definition
 from experiments.tables.definition.published import PublishedNumber
 from experiments.tables.definition.request import Request, load
-from experiments.tables.report import Line, Report, without_unnamed_scheme
-from experiments.tables.seed_plan import SeedPlan, comparisons_of
+from experiments.tables.report import Line, Report, judged_by, without_unnamed_scheme
+from experiments.tables.seed_plan import SeedPlan, changed_since, void
 
 EVIDENCE: dict[str, Evidence] = {each.name: each for each in (Anytime(), Planned(), Waiting())}
 
@@ -34,8 +35,6 @@ def archive(report: Report, path: Path) -> None:
             "chosen_claims": [*request.chosen_claims],
             "published_file": request.published_file and request.published_file.name,
             "evidence": report.evidence.name,
-            "comparisons": comparisons_of(request),
-            "margin": request.budget.margin.value,
             "plan": report.plan and asdict(report.plan),
             "lines": without_unnamed_scheme(report.lines),
             "by_seed": without_unnamed_scheme(report.by_seed),
@@ -48,17 +47,17 @@ def archive(report: Report, path: Path) -> None:
                 row: {metric: astuple(each) for metric, each in of_row.items()}
                 for row, of_row in report.printed.items()
             },
-            "facts": report.facts,
-            "notes": report.notes,
+            "facts": report.facts_of_cells,
+            "notes": report.notes_of_cells,
         },
     )
 
 
 def restored(path: Path) -> Report:
-    """The report whose numbers `archive` wrote.
+    """The report whose numbers `archive` wrote, with the texts of the table's present definition.
 
-    Raises Mistake if the file has changed since, if its table has other rows now, or if seeds that were planned would
-    decide other comparisons.
+    Seeds count as planned if the file has their plan, and if it still describes the table. Raises Mistake if the file
+    has changed since, or if its table has other rows now.
     """
     content = _content(path)
     first, last = content["seeds"]
@@ -68,20 +67,17 @@ def restored(path: Path) -> Report:
         published_file=Path(file) if file else None, names_seeds=content["names_seeds"],
         chosen_claims=content["chosen_claims"],
     )  # fmt: skip
-    lines = _lines(content["lines"])
-    configurations = [(of.row, of.scheme) for of in request.configurations.values()]
-    if configurations != [(line["row"], line["positions"]) for line in lines]:
+    lines, configurations = _lines(content["lines"]), request.configurations.values()
+    if [(of.row, of.scheme) for of in configurations] != [(line["row"], line["positions"]) for line in lines]:
         raise Mistake(f"{path}: the rows of {request.name} have changed since", f"attn table {request.name} --out ...")
-    evidence = EVIDENCE[content["evidence"]]
-    decided = content["comparisons"], content["margin"]
-    if isinstance(evidence, Planned) and decided != (comparisons_of(request), request.budget.margin.value):
-        raise Mistake(
-            f"{path}: the comparisons or the margin of {request.name} have changed since its seeds were planned",
-            "Student's t holds for the planned ones only",
-        )
-    return Report(
+    plan = SeedPlan(**content["plan"]) if content["plan"] else None
+    evidence, why = EVIDENCE[content["evidence"]], ""
+    if not isinstance(evidence, Anytime):
+        why = changed_since(plan, request) if plan else "the page does not have it, so nothing in it can be checked"
+    seeds, of_definition = f": seeds {first} to {last}, ", [*notes_of_definition(request)]
+    report = Report(
         request,
-        lines,
+        [line | {"label": of.definition.label} for of, line in zip(configurations, lines, strict=True)],
         by_seed=_lines(content["by_seed"]),
         stuck=content["stuck"],
         step_seconds={
@@ -92,10 +88,15 @@ def restored(path: Path) -> Report:
             for row, of in content["printed"].items()
         },
         evidence=evidence,
-        plan=SeedPlan(**content["plan"]) if content["plan"] else None,
-        facts=[(name, value) for name, value in content["facts"]],
-        notes=content["notes"],
+        plan=plan,
+        facts_of_cells=[
+            (name, f"{value}; {void(why)}" if why and name == PLAN and seeds in value and ";" not in value else value)
+            for name, value in content["facts"]
+            if is_of_cells(name)
+        ],
+        notes_of_cells=[note for note in content["notes"] if note not in of_definition],
     )
+    return judged_by(Anytime(), report) if why else report
 
 
 def overrides_of(path: Path) -> list[str]:

@@ -26,6 +26,10 @@ EVIDENCE_TEXTS = {
     Planned.name: "Student's t, because these seeds were planned before the first was trained",
     Waiting.name: "the plan is not complete, so nothing is decided yet",
 }
+# names of conditions that follow from the cells
+PUBLISHED, SET_UP, SEEDS, PLAN = "published", f"set-up (at --budget {PAPER})", "seeds", "plan"
+STEP_TIMES, EXAMPLES = "step times", "examples of "  # the latter before the name of a fine-tuning
+OF_RESULTS = ("steps", "tokens", "precision", "kernel", "torch.compile", "text", "machine", "date", "code")
 CellOutcomes = Mapping[tuple[str, int], CellOutcome]  # by row and seed
 # parts of a result in which the cells of a table must not differ, besides those of `unlike`
 SHARED_CONDITIONS = {
@@ -45,41 +49,64 @@ class Conditions(NamedTuple):
     paper_differences: str = ""  # where the settings differ from those of the budget `paper`
 
 
-def facts(request: Request, outcomes: CellOutcomes, conditions: Conditions) -> Iterator[tuple[str, str]]:
-    """Names and values of the conditions: paper, budget, seeds, text, machine, code, ..., and the command."""
-    budget = request.budget
+def facts_of_cells(request: Request, outcomes: CellOutcomes, conditions: Conditions) -> Iterator[tuple[str, str]]:
+    """Names and values of the conditions that do not follow from the table's definition: seeds, text, machine, code."""
     results = [outcome.result for outcome in outcomes.values()]
-    yield "paper", request.table.paper
     if conditions.published:
-        yield "published", conditions.published.source
+        yield PUBLISHED, conditions.published.source
+    if conditions.paper_differences:
+        yield SET_UP, conditions.paper_differences
+    yield from ((EXAMPLES + name, "; ".join(_examples(name, results))) for name in request.budget.finetune)
+    yield SEEDS, spans({seed for _, seed in outcomes})
+    yield from ((PLAN, line) for line in conditions.plans)
+    yield from _of_results(results)
+    if seconds := conditions.step_times.seconds:
+        rounds = max(map(len, seconds.values()))
+        yield STEP_TIMES, f"medians of {rounds} interleaved rounds on {conditions.step_times.device}"
+
+
+def is_of_cells(name: str) -> bool:
+    """Whether `facts_of_cells` gives a condition of this name."""
+    return name in (PUBLISHED, SET_UP, SEEDS, PLAN, STEP_TIMES, *OF_RESULTS) or name.startswith(EXAMPLES)
+
+
+def facts(request: Request, evidence: Evidence, of_cells: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Names and values of all conditions: those of the table's present definition, and those that `facts_of_cells`
+    gave when the cells were there.
+    """
+    budget = request.budget
+    known = dict(of_cells)
+
+    def named(*names: str) -> Iterator[tuple[str, str]]:
+        return ((name, value) for name, value in of_cells if name in names)
+
+    yield "paper", request.table.paper
+    yield from named(PUBLISHED)
     other_text = (f"; the text is that of {override}" for override in request.overrides if key_of(override) == "data")
     yield "budget", f"{request.budget_name}: {budget.task}" + "".join(other_text)
-    if conditions.paper_differences:
-        yield f"set-up (at --budget {PAPER})", conditions.paper_differences
+    yield from named(SET_UP)
+    if SET_UP in known:
         of_paper = request.table.budget(PAPER)
         # it may itself differ from the paper
         yield f"--budget {PAPER}", " ".join(filter(None, (f"{of_paper.task}.", of_paper.note)))
     _, of_user = by_stage(request.overrides)
     for name, text in budget.finetune.items():
         overrides = merged(parse(text), [*map(without_folder, of_user.get(name, []))])
-        yield f"fine-tuning, {name}", "; ".join([" ".join(overrides), *_examples(name, results)])
-    yield "seeds", spans({seed for _, seed in outcomes})
-    yield "evidence", EVIDENCE_TEXTS[conditions.evidence.name]
-    yield from (("plan", line) for line in conditions.plans)
+        yield f"fine-tuning, {name}", "; ".join(filter(None, [" ".join(overrides), known.get(EXAMPLES + name)]))
+    yield from named(SEEDS)
+    yield "evidence", EVIDENCE_TEXTS[evidence.name]
+    yield from named(PLAN)
     yield "margin", f"{budget.margin.value:g}: {budget.margin.reason}"
     if trend_margin := budget.trend_margin:
         yield "margin of trends", f"{trend_margin.value:g}: {trend_margin.reason}"
     yield from ((f"positions, {name}", scheme.label) for name, scheme in request.schemes.items() if name)
     yield from _learning_rates(request)
-    yield from _of_results(results)
-    if seconds := conditions.step_times.seconds:
-        rounds = max(map(len, seconds.values()))
-        yield "step times", f"medians of {rounds} interleaved rounds on {conditions.step_times.device}"
+    yield from named(*OF_RESULTS, STEP_TIMES)
     yield "command", request.command()
 
 
-def notes(request: Request, outcomes: CellOutcomes, step_times: StepTimes) -> Iterator[str]:
-    """Sentences on everything that a reader would not expect."""
+def notes_of_definition(request: Request) -> Iterator[str]:
+    """Sentences on everything in the table's definition that a reader would not expect."""
     budget = request.budget
     if budget.note:
         yield budget.note
@@ -99,13 +126,18 @@ def notes(request: Request, outcomes: CellOutcomes, step_times: StepTimes) -> It
             "table, and the rows that only other claims compare, are left out."
         )
     yield from untuned_families(request)
+
+
+def notes_of_cells(request: Request, outcomes: CellOutcomes, step_times: StepTimes) -> Iterator[str]:
+    """Sentences on everything in the cells that a reader would not expect."""
+    diverged = request.budget.diverged
     # rows that are measured in one run share what became of it
     rows_of: dict[tuple[int, str, str], list[str]] = {}
     for (row, seed), outcome in outcomes.items():
         if outcome.state in ("failed", "refused", "diverged"):
             rows_of.setdefault((seed, outcome.state, outcome.reason), []).append(row)
     for (seed, state, reason), rows in rows_of.items():
-        counts = f"; counts as the {budget.diverged} of the others" if budget.diverged else ""
+        counts = f"; counts as the {diverged} of the others" if diverged else ""
         yield f"{', '.join(rows)}, seed {seed}: {state}: {reason}" + (counts if state == "diverged" else "")
     if waited := long_wait(step_times.waited):
         yield f"The machine was busy while steps were timed: a row waited {waited} of its time for a core."
@@ -141,7 +173,7 @@ def _learning_rates(request: Request) -> Iterator[tuple[str, str]]:
 
 
 def _of_results(results: Sequence[Fields]) -> Iterator[tuple[str, str]]:
-    """The conditions that the results record."""
+    """The conditions that the results record, named as in OF_RESULTS."""
     for title, place in (("steps", "steps"), ("tokens", "tokens"), ("precision", "precision"), ("kernel", "backend")):
         if values := distinct(value_at(result, place) for result in results):
             yield title, ", ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in values)

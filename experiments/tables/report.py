@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 from typing import Any
@@ -13,7 +13,15 @@ import numpy as np
 from experiments.record.dotted import value_at
 from experiments.statistics.comparison import MarkKind
 from experiments.statistics.evidence import Evidence, interval, standard_error
-from experiments.tables.conditions import CellOutcomes, Conditions, distinct, facts, notes
+from experiments.tables.conditions import (
+    CellOutcomes,
+    Conditions,
+    distinct,
+    facts,
+    facts_of_cells,
+    notes_of_cells,
+    notes_of_definition,
+)
 from experiments.tables.definition.published import Published, PublishedNumber
 from experiments.tables.definition.request import Request, RowUnderScheme, configuration_key
 from experiments.tables.definition.table import Budget, TableRow
@@ -37,9 +45,19 @@ class Report:
     step_seconds: dict[str, dict[int, float]]  # configuration -> round of the table's bench -> seconds of a step
     printed: dict[str, dict[str, PublishedNumber]]  # row -> metric -> what the paper printed
     evidence: Evidence
-    plan: SeedPlan | None  # the one that the seeds follow
-    facts: list[tuple[str, str]]
-    notes: list[str]
+    plan: SeedPlan | None  # the one that the seeds follow; if the evidence is anytime-valid, it does not count
+    facts_of_cells: list[tuple[str, str]]
+    notes_of_cells: list[str]
+
+    @property
+    def facts(self) -> list[tuple[str, str]]:
+        """Names and values of the conditions under which the numbers were made."""
+        return [*facts(self.request, self.evidence, self.facts_of_cells)]
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences on everything that a reader would not expect."""
+        return [*notes_of_definition(self.request), *self.notes_of_cells]
 
     @property
     def score(self) -> str:
@@ -122,14 +140,34 @@ def report(
          **_measured_columns(request, of, scores, _of_row(outcomes, key), trainings[key], finished, conditions)}
         for key, of in configurations.items()
     ]  # fmt: skip
-    for scheme in request.schemes:
-        _rank(request, under(scheme, lines), printed)
+    _rank(request, lines, printed)
     return Report(
         request, lines, list(_by_seed(request, outcomes, scores)),
         {key: training.stuck for key, training in trainings.items() if training.stuck},
         conditions.step_times.seconds, printed, conditions.evidence, conditions.plan,
-        list(facts(request, outcomes, conditions)), list(notes(request, outcomes, conditions.step_times)),
+        list(facts_of_cells(request, outcomes, conditions)),
+        list(notes_of_cells(request, outcomes, conditions.step_times)),
     )  # fmt: skip
+
+
+def judged_by(evidence: Evidence, report: Report) -> Report:
+    """The report with intervals of other evidence, and the signs that follow from them."""
+    request, lines = report.request, []
+    scores = {
+        (cell["row"], cell["positions"], cell["seed"]): cell[report.score]
+        for cell in report.by_seed
+        if cell[report.score] is not None
+    }
+    for line in report.lines:
+        own, of_baseline = (
+            {seed: score for (row, scheme, seed), score in scores.items() if (row, scheme) == (each, line["positions"])}
+            for each in (line["row"], request.table.baseline)
+        )
+        differences = _differences(own, of_baseline) if line["row"] != request.table.baseline else []
+        low, high = interval(evidence, differences) or (None, None)
+        lines.append(line | {"difference_low": low, "difference_high": high})
+    _rank(request, lines, report.printed)
+    return replace(report, evidence=evidence, lines=lines)
 
 
 def under(scheme: str, lines: Sequence[Line]) -> list[Line]:
@@ -204,8 +242,7 @@ def _measured_columns(
     seconds_of = conditions.step_times.seconds
     seconds, baseline_seconds = seconds_of.get(of.key, {}), seconds_of.get(under_it, {})
     values = list(scores.values())
-    paired = [seed for seed in scores if seed in baseline_scores and of.row != baseline]
-    differences = [scores[seed] - baseline_scores[seed] for seed in paired]
+    differences = _differences(scores, baseline_scores) if of.row != baseline else []
     low, high = interval(conditions.evidence, differences) or (None, None)
     results = [outcome.result for outcome in outcomes if outcome.state == "done"]
     return {
@@ -230,17 +267,27 @@ def _measured_columns(
     }
 
 
+def _differences(scores: Mapping[int, float], baseline_scores: Mapping[int, float]) -> list[float]:
+    return [scores[seed] - baseline_scores[seed] for seed in scores if seed in baseline_scores]
+
+
 def _ratio(of_row: Mapping[int, float], of_baseline: Mapping[int, float]) -> float | None:
     """The step time relative to the baseline's: the median of the ratios in each of the bench's rounds."""
     ratios = [of_row[turn] / of_baseline[turn] for turn in of_row if turn in of_baseline]
     return median(ratios) if ratios else None
 
 
-def _rank(request: Request, lines: list[Line], printed: dict[str, dict[str, PublishedNumber]]) -> None:
-    """Ranks among the rows that have both numbers, and whether the difference from the baseline has the paper's sign.
+def _rank(request: Request, lines: Sequence[Line], printed: Mapping[str, dict[str, PublishedNumber]]) -> None:
+    """Under each scheme, ranks among the rows that have both numbers, and whether the difference from the baseline has
+    the paper's sign.
 
     A row whose mean covers only some of the seeds has no rank, and does not count in the ranks of others.
     """
+    for scheme in request.schemes:
+        _rank_under(request, under(scheme, lines), printed)
+
+
+def _rank_under(request: Request, lines: Sequence[Line], printed: Mapping[str, dict[str, PublishedNumber]]) -> None:
     score, baseline = request.budget.score_name, request.table.baseline
     theirs: dict[str, float] = {}
     if request.printed:

@@ -5,12 +5,12 @@ A verdict uses Student's t, whose intervals are narrower, if its seeds are exact
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -24,10 +24,12 @@ from experiments.record.folder import RENDERED
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.overrides import deciding
 from experiments.tables.definition.request import Request
+from experiments.tables.definition.table import Budget, Claim
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.source import CellOutcome, Outcomes, Source
 
 PLANS = "plans"  # in the folder of the rendered tables
+OTHER_CLAIMS = "for other claims"  # why a plan does not count that is not void
 # the parts of a plan that must not have changed, in words
 PARTS = {
     "definition": "the table or its overrides",
@@ -74,8 +76,13 @@ class CheckedPlan(NamedTuple):
 
     @property
     def says(self) -> str:
-        """The plan in a line. If the plan is void, the line says why."""
-        return self.plan.says + (f"; void, because {self.void}" if self.void else "")
+        """The plan in a line. If the plan does not count, the line says why."""
+        return self.plan.says + (f"; {void(self.void)}" if self.void else "")
+
+
+def void(why: str) -> str:
+    """What is said of a plan that does not count."""
+    return why if why == OTHER_CLAIMS else f"void, because {why}"
 
 
 def make_plan(request: Request, source: Source, count: int) -> Path:
@@ -133,11 +140,25 @@ def evidence_of(plan: SeedPlan | None, source: Source, outcomes: Outcomes) -> Ev
     return Planned() if complete else Waiting()
 
 
+def changed_since(plan: SeedPlan, request: Request, further: Mapping[str, object] | None = None) -> str:
+    """Which parts of a table's definition a plan does not describe any more; empty if it still describes all.
+
+    further: the present values of other parts of the plan.
+    """
+    now = _of_definition(request) | dict(further or {})
+    if plan.comparisons != now["comparisons"] and _are_of_claims(plan.comparisons, request):
+        return OTHER_CLAIMS
+    if plan.definition == digest(_deciding(request, with_parts=False)):
+        now["definition"] = plan.definition
+    changed = [meaning for key, meaning in PARTS.items() if key in now and getattr(plan, key) != now[key]]
+    return f"{' and '.join(changed)} changed since" if changed else ""
+
+
 def _why_void(plan: SeedPlan, request: Request, source: Source, outcomes: Outcomes) -> str:
     """What has changed since a plan was made, or what was trained before it; empty if the plan counts."""
     now = _plan(request, source, plan.seeds)
-    if changed := [meaning for key, meaning in PARTS.items() if getattr(plan, key) != getattr(now, key)]:
-        return f"{' and '.join(changed)} changed since"
+    if why := changed_since(plan, request, {"cells": now.cells, "code": now.code}):
+        return why
     starts = (start for cell in source.cells(plan.seeds) for start in _starts(outcomes[cell]))
     return "its cells were begun before it" if min(starts, default=plan.made) < plan.made else ""
 
@@ -151,17 +172,13 @@ def _starts(outcome: CellOutcome) -> Iterator[datetime]:
 
 
 def _plan(request: Request, source: Source, seeds: Sequence[int]) -> SeedPlan:
-    rows = request.configurations
-    settings = [each for row in rows for each in source.trained(row)]
+    settings = [each for row in request.configurations for each in source.trained(row)]
     return SeedPlan(
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         table=request.name,
         budget=request.budget_name,
         seeds=list(seeds),
-        rows=list(rows),
-        comparisons=comparisons_of(request),
-        margin=request.budget.margin.value,
-        definition=digest(_deciding(request)),
+        **_of_definition(request),
         cells=digest([cell.name for cell in source.cells(seeds)]),
         code=digest([code_digests(each.model_dump(), None) for each in settings]),
     )
@@ -169,22 +186,49 @@ def _plan(request: Request, source: Source, seeds: Sequence[int]) -> SeedPlan:
 
 def comparisons_of(request: Request) -> list[str]:
     """All comparisons of all claims, in order, with any margin that is not the budget's."""
-    budget = request.budget
+    return [text for claim in request.claims.values() for text in _comparisons(claim, request.budget)]
+
+
+def _comparisons(claim: Claim, budget: Budget) -> list[str]:
     return [
         f"{part}" + (f", margin {margin.value:g}" if (margin := budget.margin_of(part)) != budget.margin else "")
-        for claim in request.claims.values()
         for part in claim.parsed()
     ]
 
 
-def _deciding(request: Request) -> list[object]:
+def _are_of_claims(comparisons: Sequence[str], request: Request) -> bool:
+    """Whether they are all comparisons of some of the table's claims at this budget, in order."""
+    # the numbers of comparisons, from the first on, that claims so far can make up
+    reached = {0}
+    for claim in request.table.claims_at(request.budget_name).values():
+        own = _comparisons(claim, request.budget)
+        reached |= {done + len(own) for done in reached if [*comparisons[done : done + len(own)]] == own}
+    return len(comparisons) in reached
+
+
+def _of_definition(request: Request) -> dict[str, Any]:
+    """The parts of a plan that follow from the definition of a table alone."""
+    return {
+        "rows": list(request.configurations),
+        "comparisons": comparisons_of(request),
+        "margin": request.budget.margin.value,
+        "definition": digest(_deciding(request)),
+    }
+
+
+def _deciding(request: Request, *, with_parts: bool = True) -> list[object]:
     """What decides, of a table's definition: how cells are scored, and how claims about them are decided.
 
     Rows, comparisons, margin and the settings of the cells are other parts of the plan; texts decide nothing.
+
+    with_parts: which comparisons are whose claim's, which plans of 26 November 2026 and before do not say.
     """
     table, budget = request.table, request.budget
     scored = [table.source, table.baseline, budget.score, budget.better, budget.diverged, budget.finetune]
-    claims = [[claim.of, claim.of_failure, [str(part) for part in claim.parsed()]] for claim in request.claims.values()]
+    claims: list[list[object]] = [
+        [claim.of, claim.of_failure, *([[str(part) for part in claim.parsed()]] if with_parts else [])]
+        for claim in request.claims.values()
+    ]
     tuned = {key: tuning.is_fair for key, tuning in request.tunings.items()}
     return [scored, claims, tuned, deciding(request.overrides)]
 

@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 
 from experiments.failures.failure import Mistake
-from experiments.statistics.evidence import Planned, Waiting
+from experiments.files.digest import digest
+from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
+from experiments.tables import seed_plan
 from experiments.tables.archive import archive, restored
 from experiments.tables.rendering.index import write_index
 from experiments.tables.rendering.render import ENDINGS, as_csv, claim_rows, render, write_all
-from experiments.tables.report import Report, without_unnamed_scheme
-from experiments.tables.seed_plan import SeedPlan, comparisons_of
-from tests.tables.test_report import LOSSES, made
+from experiments.tables.report import Report, judged_by, without_unnamed_scheme
+from experiments.tables.seed_plan import SeedPlan
+from experiments.tables.sources.source import CellOutcome
+from tests.tables.test_report import made, untuned_table
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
@@ -52,18 +55,28 @@ def test_the_list_of_results_is_that_of_the_present_code(tmp_path):
 @pytest.mark.usefixtures("heads_table")
 @pytest.mark.parametrize("evidence", [None, Planned(), Waiting()])
 def test_all_files_of_a_table_come_back_from_its_numbers(tmp_path, evidence):
-    report = made()
-    plan = SeedPlan(
-        date="2026-11-20T10:00:00+00:00", table=report.request.name, budget="nano", seeds=[0, 1, 2, 3, 4, 5],
-        rows=list(LOSSES), comparisons=comparisons_of(report.request), margin=0.01, definition="a", cells="b", code="c",
-    )  # fmt: skip
-    report = replace(report, evidence=evidence or report.evidence, plan=plan if evidence else None)
-    assert _there_and_back(report, tmp_path / "numbers.json").plan == report.plan
+    report = _planned(evidence) if evidence else made()
+    again = _there_and_back(report, tmp_path / "numbers.json")
+    assert (again.plan, again.evidence.name) == (report.plan, report.evidence.name)
     written = write_all(report, tmp_path / "first")
     again = write_all(restored(tmp_path / "first" / "me2026_heads.json"), tmp_path / "second")
     assert [path.name for path in again] == [path.name for path in written]
     for one, other in zip(written, again, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.name
+
+
+def _planned(evidence: Evidence, **changes) -> Report:
+    """A report whose seeds have a plan. changes: of the plan."""
+    report = made()
+    request = replace(report.request, names_seeds=True)
+    parts = seed_plan._of_definition(request) | {"date": "2026-11-20T10:00:00+00:00", "cells": "b", "code": "c"}
+    plan = SeedPlan(**parts | {"table": request.name, "budget": "nano", "seeds": [*range(6)]} | changes)
+    facts = [
+        *report.facts_of_cells,
+        ("plan", plan.says),
+        ("plan", "planned on 2026-11-21: seeds 6 to 9, 2 comparisons"),
+    ]
+    return judged_by(evidence, replace(report, request=request, plan=plan, facts_of_cells=facts))
 
 
 def _there_and_back(report: Report, path: Path) -> Report:
@@ -80,12 +93,55 @@ def test_the_claims_that_were_chosen_come_back(tmp_path):
 
 
 @pytest.mark.usefixtures("heads_table")
-def test_planned_seeds_decide_only_the_comparisons_that_were_planned(tmp_path, monkeypatch):
-    planned = replace(made(), evidence=Planned())
-    assert _there_and_back(planned, tmp_path / "numbers.json").evidence.name == "planned"
-    monkeypatch.setattr("experiments.tables.archive.comparisons_of", lambda request: ["h8 > h32"])
-    with pytest.raises(Mistake, match="the comparisons or the margin of me2026/heads have changed since its seeds"):
-        restored(tmp_path / "numbers.json")
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"definition": "another"}, "void, because the table or its overrides changed since"),
+        ({"rows": ["h8"]}, "void, because its rows changed since"),
+        ({"comparisons": ["h8 > h32"]}, "void, because its comparisons changed since"),
+        ({"margin": 0.02}, "void, because its margin changed since"),
+        (None, "void, because the page does not have it, so nothing in it can be checked"),
+    ],
+)
+@pytest.mark.parametrize("evidence", [Planned(), Waiting()])
+def test_seeds_are_planned_only_by_a_plan_that_still_describes_the_table(tmp_path, evidence, changes, why):
+    planned = _planned(evidence, **changes or {})
+    path = tmp_path / "numbers.json"
+    found = _there_and_back(planned if changes else replace(planned, plan=None), path)
+    assert found.evidence.name == "anytime" and "anytime-valid" in dict(found.facts)["evidence"]
+    of_seeds, of_others = (value for name, value in found.facts if name == "plan")
+    assert of_seeds.endswith(f"; {why}") and of_others == "planned on 2026-11-21: seeds 6 to 9, 2 comparisons"
+    anytime = judged_by(Anytime(), planned)
+    assert found.lines == anytime.lines == made().lines
+    assert [claim.word for claim in found.verdicts] == [claim.word for claim in anytime.verdicts]
+    archive(found, path)
+    assert restored(path).facts == found.facts, "as often as the pages are written again"
+
+
+@pytest.mark.usefixtures("heads_table")
+def test_a_plan_of_the_day_when_plans_did_not_name_each_claims_comparisons_counts(tmp_path):
+    definition = digest(seed_plan._deciding(made().request, with_parts=False))
+    assert _there_and_back(_planned(Planned(), definition=definition), tmp_path / "a.json").evidence.name == "planned"
+
+
+@pytest.mark.usefixtures("heads_table")
+def test_labels_rates_and_notes_are_those_of_the_present_definition(tmp_path, monkeypatch):
+    path = tmp_path / "numbers.json"
+    archive(made({("h32", 0): CellOutcome("failed", "no room")}), path)
+    table = untuned_table()
+    row = table.rows["h8"].model_copy(update={"label": "eight heads"})
+    budget = table.budget("nano").model_copy(update={"note": "A new note.", "task": "another task"})
+    table = table.model_copy(update={"rows": table.rows | {"h8": row}, "budgets": {"nano": budget}})
+    monkeypatch.setattr("experiments.tables.archive.load", lambda name: table)
+    found = restored(path)
+    assert [line["label"] for line in found.lines] == ["eight heads", "16 heads", "32 heads"]
+    said = dict(found.facts)
+    assert said["budget"] == "nano: another task" and said["learning rate of multi_head"] == "0.003; by hand"
+    assert said["seeds"] == "0-5" and said["code"] == "multi_head 01234567"
+    before, untuned, after = found.notes
+    assert (before, after) == ("A new note.", "h32, seed 0: failed: no room") and untuned.startswith(
+        "The learning rate"
+    )
 
 
 @pytest.mark.usefixtures("heads_table")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.tables.conditions import Conditions, facts
+from experiments.statistics.evidence import Anytime
+from experiments.tables.conditions import Conditions, facts, facts_of_cells
 from experiments.tables.definition.request import Request, load
 from experiments.tables.paper_differences import differences_from_paper
 from experiments.tables.sources.choose import source_of
@@ -22,7 +23,8 @@ def said(name: str, budget: str = "nano", *overrides: str) -> str:
 
 def conditions(name: str, budget: str) -> dict[str, str]:
     request, source = asked(name, budget)
-    return dict(facts(request, {}, Conditions(paper_differences=differences_from_paper(request, source))))
+    of_cells = facts_of_cells(request, {}, Conditions(paper_differences=differences_from_paper(request, source)))
+    return dict(facts(request, Anytime(), [*of_cells]))
 
 
 def test_sizes_and_steps_stand_beside_those_of_the_budget_paper():
