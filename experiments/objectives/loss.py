@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from experiments.objectives.cross_entropy import IGNORED_TARGET, CrossEntropy, at_least_float32
+from experiments.objectives.cross_entropy import CrossEntropy, at_least_float32
 from experiments.objectives.objective import Batch
 
 
@@ -46,11 +46,13 @@ def predict(model: Callable[..., Any], batch: Batch, label_smoothing: float = 0.
 def loss(logits_PV: Tensor, targets_P: Tensor, label_smoothing: float = 0.0) -> Tensor:
     """The sum of the negative log likelihoods in nats, or of the squared errors if the targets are numbers.
 
+    Targets that are IGNORED_TARGET, and numbers that are NaN, have no loss.
+
     Losses are computed in float32 or better, and summed in float64. label_smoothing: the share of a target's
     probability that is spread evenly over the vocabulary (Szegedy et al. 2016, 1512.00567, 7).
     """
     if targets_P.is_floating_point():
-        errors_P = (at_least_float32(logits_PV[:, 0]) - targets_P).square()
-        return errors_P.masked_fill(targets_P == IGNORED_TARGET, 0.0).sum(dtype=torch.float64)
+        errors_P = (at_least_float32(logits_PV[:, 0]) - targets_P).masked_fill(targets_P.isnan(), 0.0)
+        return errors_P.square().sum(dtype=torch.float64)
     losses_P: Tensor = CrossEntropy.apply(logits_PV, targets_P, label_smoothing)
     return losses_P.sum(dtype=torch.float64)

@@ -7,6 +7,7 @@ The gradient is that of the whole batch, whatever the size of the parts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -113,8 +114,9 @@ def padded(part: Batch) -> Batch:
     """
     count = len(part.targets)
     missing = -count % (1 << max(count.bit_length() - 4, 0)) if count else 1
+    ignored = math.nan if part.targets.is_floating_point() else IGNORED_TARGET
     return part._replace(
-        positions=F.pad(part.positions, (0, missing)), targets=F.pad(part.targets, (0, missing), value=IGNORED_TARGET)
+        positions=F.pad(part.positions, (0, missing)), targets=F.pad(part.targets, (0, missing), value=ignored)
     )
 
 

@@ -10,8 +10,10 @@ from experiments.formats.bert import BertFormat
 from experiments.model.architectures import encoder, sentence_order_encoder, two_stream_encoder
 from experiments.model.finetuned_encoder import FinetunedEncoder
 from experiments.objectives.loss import loss
+from experiments.objectives.objective import Batch
 from experiments.settings.conf_files import CONF
 from experiments.settings.model import Model
+from experiments.training.step.micro_batches import padded
 
 transformers = pytest.importorskip("transformers")
 
@@ -118,8 +120,15 @@ def test_nothing_is_left_of_what_only_pretraining_needs(architecture, sharing):
 
 
 def test_the_loss_of_numbers_is_the_squared_error_and_leaves_out_what_is_ignored():
-    logits = torch.tensor([[1.0], [2.0], [9.0]])
-    assert loss(logits, torch.tensor([0.0, 4.0, -100.0])).item() == pytest.approx(1 + 4)
+    logits = torch.tensor([[1.0], [2.0], [-97.0]], requires_grad=True)
+    # -100 is a number like others
+    part = Batch({}, torch.arange(3), torch.tensor([0.0, 4.0, -100.0]), 3)
+    found = loss(logits, part.targets)
+    assert found.item() == pytest.approx(1 + 4 + 9)
+    longer = padded(part._replace(targets=part.targets[:0], positions=part.positions[:0]))
+    ignored = loss(logits[:1], longer.targets)
+    ignored.backward()
+    assert len(longer.targets) == 1 and ignored.item() == 0 and logits.grad.eq(0).all()
 
 
 def test_the_configuration_names_no_other_kind():
