@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,16 @@ from experiments.settings.finetuning import Regression
 from experiments.tasks.finetuning.kind import Logits
 from experiments.tasks.finetuning.labelled import LabelledKind
 
+LARGEST = float(np.finfo(np.float32).max)
+
 
 class Kind(LabelledKind[Regression]):
     """Numbers, which windows hold by the bits of a float32."""
 
     def label(self, value: Any, where: str) -> float:
-        """The number, which has to be finite."""
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise DataError(f"{where}: column {self.task.label} is {value!r}, not a number")
+        """The number, which has to be finite as a float32."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+            raise DataError(f"{where}: column {self.task.label} is {value!r}, not a number from -3.4e38 to 3.4e38")
         return float(value)
 
     def stored(self, label: float) -> int:
