@@ -25,7 +25,7 @@ def pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, report
     """Fill a cache folder with a row of `length` = 2 N for each pair: the tokens of each side and [SEP], filled up with
     [PAD].
 
-    A pair with a side of more than N tokens is left out in every split; the facts have the number of these.
+    A pair with a side of more than N tokens with [SEP] is left out in every split; the facts have the number of these.
     `token_count` and `text_bytes` are those of the targets, including each [SEP], because it is predicted. The rows
     have their own order, which is the same for every run.
     """
@@ -93,7 +93,7 @@ def _encoded(
 def _report_packed(split: str, fact: dict[str, int], side: int, report: ReportProgress) -> None:
     """Report the pairs that were left out. Raises DataError if a split that a run needs has none."""
     pairs = f"{fact['documents']:,} {plural('pair', fact['documents'])}"
-    has = f"the {split} split has {pairs}, {fact['left_out']:,} of them of more than {side} tokens"
+    has = f"the {split} split has {pairs}, {fact['left_out']:,} of them of more than {side} tokens with [SEP]"
     if not fact["sequences"] and split != "test":
         raise DataError(f"{has}: use a larger length, or more pairs")
     if fact["left_out"]:

@@ -82,7 +82,7 @@ def test_long_pairs_are_left_out_and_counted(made):
     dataset, messages = made(pairs_of(200) + long, length=24)
     assert len(sides(dataset, "train")) + len(sides(dataset, "validation")) + len(sides(dataset, "test")) == 200
     assert sum(fact["left_out"] for fact in dataset.identity["splits"].values()) == 2
-    assert any("of more than 24 tokens: they are left out" in message for message in messages)
+    assert any("of more than 24 tokens with [SEP]: they are left out" in message for message in messages)
 
 
 @pytest.mark.parametrize("name", ["train.parquet", "train.PARQUET", "train"])
@@ -108,7 +108,7 @@ def test_lines_are_read_as_they_are_meant(made):
     ("content", "changes", "said"),
     [
         ("a\tb\nno tab here\n", {}, "line 2 has no tab"),
-        (pairs_of(100), {"length": 2}, "of them of more than 2 tokens: use a larger length"),
+        (pairs_of(100), {"length": 2}, r"of them of more than 2 tokens with \[SEP\]: use a larger length"),
         ({"source": ["a"], "target": ["b"]}, {"name": "x.parquet", "target": "targt"}, "data.target=targt.*target"),
         ({"source": ["a"], "target": [1]}, {"name": "x.parquet"}, "data.target=target: .* has int64 there, not text"),
     ],
