@@ -19,7 +19,7 @@ from experiments.formats.source import find_checkpoint, read_config, read_tokeni
 from experiments.record.code_digest import code_digest
 from experiments.record.durable import or_other_runs
 from experiments.record.environment import describe
-from experiments.record.folder import TOKENIZER, RunFolder
+from experiments.record.folder import CONFIG, TOKENIZER, RunFolder
 from experiments.record.result import Result
 from experiments.settings.run import Settings
 from experiments.settings.tokenizer import FileTokenizer
@@ -39,9 +39,13 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     from experiments.formats.format import format_of
     from experiments.record.checkpoint_file import MODEL, origin, restore, save, weights
 
-    name = name or Path(source).resolve().name
+    _check_no_run(Path(source))
+    given, name = name, name or Path(source).resolve().name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise Mistake(f"--name {name}: must consist of letters, digits, '.', '_' and '-'")
+        said = "must consist of letters, digits, '.', '_' and '-'"
+        if given:
+            raise Mistake(f"--name {name}: {said}")
+        raise Mistake(f"{source}: {name!r} cannot be the name of a run, which {said}", "give one with --name NAME")
     folder = RunFolder(runs / name)
     if folder.path.exists():
         raise Mistake(f"{folder.path} exists already", "give another --name")
@@ -83,6 +87,12 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     if agreed:
         print(agreed)
     print(f"{folder.path}: {sum(value.numel() for value in ours.values()):,} parameters, as {settings.variant['name']}")
+
+
+def _check_no_run(source: Path) -> None:
+    """Raises Mistake for a run folder, which needs no import."""
+    if (source / CONFIG).is_file() and not (source / "config.json").is_file():
+        raise Mistake(f"{source} is a run folder already", "attn evaluate, heads, finetune and export take it as it is")
 
 
 def _resized(tokenizer: Tokenizer, size: object, checkpoint: Path) -> Tokenizer:

@@ -224,8 +224,13 @@ def test_nothing_is_overwritten(bert, tmp_path):
         import_checkpoint(str(bert), "mine", tmp_path / "runs", [])
     with pytest.raises(Mistake, match="exists already"):
         export_run("mine", bert, tmp_path / "runs", "best", None)
-    with pytest.raises(Mistake, match="--name a/b"):
+    with pytest.raises(Mistake, match=r"^--name a/b: must consist of letters"):
         import_checkpoint(str(bert), "a/b", tmp_path / "runs", [])
+    bert = bert.rename(tmp_path / "my bert")
+    with pytest.raises(Mistake, match=r"'my bert' cannot be the name of a run, .*\n  give one with --name NAME$"):
+        import_checkpoint(str(bert), "", tmp_path / "runs", [])
+    with pytest.raises(Mistake, match=r"runs/mine is a run folder already\n  attn evaluate"):
+        import_checkpoint(str(tmp_path / "runs/mine"), "", tmp_path / "runs", [])
 
 
 def test_a_target_that_cannot_be_made_is_said_with_what_an_export_can_choose(bert, tmp_path):
