@@ -27,6 +27,10 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
         raise Mistake(f"{len(names)} runs: attn heads shows one run, or two side by side")
     check_installed("heads", "attn heads", "matplotlib", "scipy", "sklearn")
     folders = [RunFolder(find_run(name, runs)) for name in names]
+    if len({folder.path.resolve() for folder in folders}) < len(folders):
+        raise Mistake(f"{' and '.join(names)}: are the same run", "name one, or two that differ")
+    # read once, and before anything is opened
+    _ = options.trees
     from experiments.heads.output import save_sections, share_scales, undrawable_tokens, write_page
     from experiments.heads.section import Column
     from experiments.heads.trained_run import open_trained_run
@@ -79,8 +83,6 @@ def _check(run: TrainedRun, options: HeadsOptions) -> None:
     shown_inputs(run, options.sentence)
     if options.treebank is not None and run.has_two_sides:
         raise Mistake(f"--treebank: needs an encoder or a decoder; {run.name} is an encoder-decoder")
-    # read once, and before anything is measured
-    _ = options.trees
 
 
 def _check_softmax(trained: list[TrainedRun]) -> None:

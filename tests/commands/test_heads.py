@@ -151,7 +151,7 @@ def test_what_cannot_be_shown_is_said(tmp_path, monkeypatch):
     assert re.search(r"needs matplotlib, .*sklearn\n.*\.\[heads\]", refused(tmp_path, ["a"]))
 
 
-def test_wrong_options_name_themselves_and_what_is_allowed(attn, tiny, tmp_path):
+def test_wrong_options_name_themselves_and_what_is_allowed(attn, tiny, tmp_path, monkeypatch):
     assert attn("train", "heads=3", *tiny).returncode == 0
     cases: list[tuple[str, object, str]] = [
         ("sequences", 0, "at least 1"),
@@ -168,4 +168,9 @@ def test_wrong_options_name_themselves_and_what_is_allowed(attn, tiny, tmp_path)
         assert f"--{name}" in said and told in said
     # the second thing asked for is looked at before the first is done
     assert "--sentence" in refused(tmp_path / "runs", ["multi_head"], export=2, sentence="te " * 40)
+    assert "are the same run" in refused(tmp_path / "runs", ["multi_head", "multi_head-"])
+    # a file is blamed before anything is opened
+    (words := tmp_path / "words.txt").write_text("The dogs bark.")
+    monkeypatch.setattr("experiments.heads.trained_run.open_trained_run", None)
+    assert "no sentence" in refused(tmp_path / "runs", ["multi_head"], treebank=words)
     assert not list(tmp_path.glob("runs/*/heads"))

@@ -49,7 +49,8 @@ def test_a_treebank_is_read_from_both_kinds_of_file(tmp_path):
 
 def test_a_file_that_is_no_treebank_is_named(tmp_path):
     (tmp_path / "notes.txt").write_text("1\thello", encoding="utf-8")
-    for name in ("notes.txt", "nothing.conllu"):
+    (tmp_path / "words.txt").write_text("The dogs\nbark.", encoding="utf-8")
+    for name in ("notes.txt", "words.txt", "nothing.conllu"):
         with pytest.raises(Mistake, match=f"--treebank .*{name}"):
             list(read_treebank(tmp_path / name))
     for wrong in (CONLLU.replace("\t4\taux", "\t_\taux"), CONLLU.replace("AUX\t", "AUX ")):

@@ -38,7 +38,10 @@ def read_treebank(path: Path) -> list[Tree]:
     if not path.is_file():
         raise Mistake(f"--treebank {path}: there is no such file", "a .conllu or .parquet of Universal Dependencies")
     try:
-        return list(_parquet(path) if path.suffix == ".parquet" else _conllu(path))
+        trees = list(_parquet(path) if path.suffix == ".parquet" else _conllu(path))
+        if not trees:
+            raise ValueError("it has no sentence")
+        return trees
     except (ValueError, KeyError) as error:
         raise Mistake(f"--treebank {path}: must be CoNLL-U, or Parquet with its columns ({error})") from error
 
