@@ -693,12 +693,13 @@ def test_the_users_own_reading_of_the_paper(tmp_path):
         ('tables: {"1": {rows: {8: {squad_f1: 90.0}}}}', "table 1 has no '8'.*did you mean h8"),
         ('tables: {"1": {rows: {h8: {1: 90.0}}}}', "table 1, row h8 has no '1'"),
         ('tables: {"2a": {rows: {h8: {squad_f1: 90.0}}}}', "the paper has no '2a'"),
-        ("{", "contains no tables"),
+        ("{", "--published .*mine.yaml: line 1: while parsing"),
+        (b"a: 1\n\xff\xfe", "mine.yaml: line 2: the byte 0xff is not UTF-8"),
     ],
 )
 def test_a_file_of_published_numbers_that_is_wrong(tmp_path, text, said):
     file = tmp_path / "mine.yaml"
-    file.write_text(text)
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(Mistake, match=said):
         published.read(NAME, "1", file)
     with pytest.raises(Mistake, match="No such file"):

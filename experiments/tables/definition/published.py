@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import yaml
 from pydantic import model_validator
 
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
+from experiments.files.written_yaml import read_yaml
 from experiments.settings.group import Group, Size, Text
 from experiments.tables.definition import folder
 from experiments.tables.definition.request import Request
@@ -127,15 +127,15 @@ def read(name: str, table: str, file: Path | None) -> Published:
 def _user_numbers(file: Path, table: str, paper: Paper) -> dict[str, dict[str, float]]:
     """The numbers of one table in a file of the same form as `published.yaml`; such a file needs only the rows."""
     try:
-        tree = yaml.safe_load(file.read_text(encoding="utf-8"))
+        tree = read_yaml(file, f"--published {file}")
         tables = {str(key): value for key, value in tree["tables"].items()}
         numbers = {
             str(row): {str(metric): value for metric, value in by_metric.items() if value is not None}
             for row, by_metric in tables.get(table, {"rows": {}})["rows"].items()
         }
-    except (OSError, UnicodeDecodeError) as error:
-        raise Mistake(f"--published {file}: {getattr(error, 'strerror', None) or error}") from error
-    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
+    except OSError as error:
+        raise Mistake(f"--published {file}: {error.strerror or error}") from error
+    except (KeyError, TypeError, AttributeError) as error:
         hint = 'tables: {"1": {rows: {mh6: {ln_ppl: NUMBER}}}}, as in the conf/table/PAPER/published.yaml of the paper'
         raise Mistake(f"--published {file}: contains no tables", hint) from error
     for name in tables:
