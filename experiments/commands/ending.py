@@ -33,11 +33,12 @@ LONG_WORD = re.compile(r"\S{400,}")
 
 def message_and_exit_code(error: BaseException) -> tuple[str, ExitCode] | None:
     """The message and the exit code for the end of a command; None for a bug, and for an exit that was asked for."""
+    # a library's own cleanup, or ours, may have failed during a signal
+    if (behind := _interruption_behind(error)) is not None:
+        return behind.reason, behind.exit_code
     if isinstance(error, Failure):
         # a value without an end, of a file that somebody else wrote, hides what is said of it
         return LONG_WORD.sub(lambda word: shortened(word[0]), str(error)), error.exit_code
-    if isinstance(error, Interrupted):
-        return error.reason, error.exit_code
     if isinstance(error, KeyboardInterrupt):
         return "interrupted by SIGINT", ExitCode.INTERRUPTED
     # torch's own, by its name: torch is not imported before it is needed
@@ -46,8 +47,7 @@ def message_and_exit_code(error: BaseException) -> tuple[str, ExitCode] | None:
     if (refused := refusal(error)) is not None:
         return str(refused), refused.exit_code
     if not isinstance(error, OSError):
-        behind = _interruption_behind(error)
-        return (behind.reason, behind.exit_code) if behind else None
+        return None
     reason = error.strerror or str(error)
     # of what is written into folders, the path is known and said
     if error.filename is None and error.errno in OUTPUT_ERRORS:
@@ -125,7 +125,7 @@ def _python_handles_ctrl_c() -> bool:
 
 
 def _interruption_behind(error: BaseException) -> Interrupted | None:
-    """The signal during which a library's own cleanup failed; None if there was none."""
+    """The signal that an error is, or during which it happened; None if there was none."""
     waiting, seen = [error], set()
     while waiting:
         cause = waiting.pop()

@@ -17,6 +17,7 @@ from experiments.commands import ending
 from experiments.commands.ending import message_and_exit_code, silent_on_ctrl_c
 from experiments.config.compose import compose
 from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Failure
 from experiments.processes.interruption import Interrupted
 from tests.fixtures.command import ROOT
 from tests.fixtures.terminal import code_without_terminal
@@ -46,6 +47,9 @@ def test_what_the_system_refuses_is_said_in_a_line_and_the_rest_is_a_bug():
         assert message_and_exit_code(of_path(number))[1] is ExitCode.FAILED
     assert message_and_exit_code(KeyboardInterrupt()) == ("interrupted by SIGINT", ExitCode.INTERRUPTED)
     assert message_and_exit_code(Interrupted(signal.SIGTERM)) == ("interrupted by SIGTERM", ExitCode.TERMINATED)
+    for during in (Failure("the disk is full"), of_path(errno.ENOSPC), ValueError("shapes")):
+        during.__context__ = Interrupted(signal.SIGTERM)
+        assert message_and_exit_code(during) == ("interrupted by SIGTERM", ExitCode.TERMINATED)
     assert message_and_exit_code(of_path(errno.ENOENT)) is message_and_exit_code(ValueError("shapes")) is None
 
 
