@@ -94,8 +94,8 @@ def _mistake_and_hint(error: BaseException, overrides: Iterable[str], primary: P
     if merged and (place := re.search(r"Cannot merge .*\n.*full_key: .*\n.*object_type=(list|dict)", text)):
         return f"{merged[1]}: must be {'a list, such as [a,b]' if place[1] == 'list' else 'a mapping, {KEY:VALUE}'}", ""
     line = first_line(error)
-    if line.startswith("Ambiguous value"):
-        return line, "to sweep over the values add -m; to give a list write key=[a,b]"
+    if match := re.match(r"Ambiguous value for argument '(.+)'", line):
+        return f"{match[1]}: several values need a sweep", "add -m; to give a list write key=[a,b]"
     # a function of ours says itself what is wrong
     line = next((str(cause) for cause in _causes(error) if isinstance(cause, Mistake)), line)
     if isinstance(error, OverrideParseException):

@@ -260,7 +260,7 @@ def test_no_configuration_can_import_anything(path):
         (["learning_rate=nan"], ["learning_rate = nan", "finite"]),
         (["heads=1000"], ["heads = 1000: hidden_size = 192 has no width for so many heads; give at most 192 heads"]),
         (["tokenizer=file"], ["tokenizer.path has no value"]),
-        (["heads=6,12"], ["Ambiguous", "add -m"]),
+        (["heads=6,12"], ["heads=6,12: several values need a sweep", "add -m; to give a list"]),
         (["seed=-1"], ["seed = -1", "at least 0"]),
         (["cache=~/else where"], ["'cache=~/else where' cannot be read", """write cache="'$HOME/else where'\""""]),
         (["data.train=\u00e9t\u00e9.txt"], ["cannot be read", """write data.train="'\u00e9t\u00e9.txt'\""""]),
