@@ -132,6 +132,10 @@ PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}  # -m, --cf
 EXIT_CODES = "\n".join(f"  {code:<5}{code.meaning}" for code in ExitCode)
 
 
+# click's, of which some versions of Typer have a copy
+UsageError: Any = typer.BadParameter.__base__
+
+
 class Commands(TyperGroup):
     """The commands; each also accepts a folder with the user's own additions to the project."""
 
@@ -144,24 +148,59 @@ class Commands(TyperGroup):
             # while the shell completes a word, no message can be shown
             with suppress(Mistake) if ctx.resilient_parsing else _command(args[0]):
                 args = [args[0], *take(args[1:])]
-        return super().parse_args(ctx, args)
+        if not args:
+            # the help is an error too
+            return super().parse_args(ctx, args)
+        with _usage_mistakes(ctx):
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Call the command. A wrong value of an option is refused in the words for a wrong setting."""
-        try:
+        """Call the command. A mistake in its arguments is refused in the words for a wrong setting."""
+        with _usage_mistakes(ctx):
             return super().invoke(ctx)
-        except typer.BadParameter as error:
-            from pydantic import ValidationError
 
-            from experiments.config.check import of_option
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command that the first of the arguments names."""
+        from experiments.failures.failure import Mistake
+        from experiments.failures.wording import did_you_mean
 
-            # only the error behind it knows the value
-            param, cause = error.param, error.__cause__
-            if param is None or not isinstance(cause, ValidationError):
-                raise
-            name = f"--{param.name}" if param.param_type_name == "option" else str(param.name)
-            with _command(ctx.invoked_subcommand):
-                raise of_option(name.replace("_", "-"), cause) from error
+        if args[0] not in self.commands and not ctx.resilient_parsing:
+            with _command():
+                raise Mistake(f"there is no command {args[0]}" + did_you_mean(args[0], self.commands))
+        return super().resolve_command(ctx, args)
+
+
+@contextmanager
+def _usage_mistakes(ctx: Any) -> Iterator[None]:
+    """A block in which click's errors about the arguments of a command become mistakes."""
+    try:
+        yield
+    except UsageError as error:
+        if ctx.resilient_parsing:
+            raise
+        with _command(ctx.invoked_subcommand or ""):
+            raise _usage_mistake(error, ctx.invoked_subcommand) from error
+
+
+def _usage_mistake(error: Any, command: str) -> Exception:
+    from experiments.failures.failure import Mistake
+    from experiments.failures.wording import did_you_mean
+
+    # of a wrong value, only the error behind it knows the value
+    param, cause = getattr(error, "param", None), error.__cause__
+    if param is not None and cause is not None:
+        from experiments.config.check import of_option
+
+        name = f"--{param.name}" if param.param_type_name == "option" else str(param.name)
+        return of_option(name.replace("_", "-"), cause)
+    if hasattr(error, "possibilities") and (option := getattr(error, "option_name", None)):
+        known = [name for each in error.ctx.command.params for name in each.opts]
+        return Mistake(f"there is no option {option}" + did_you_mean(option, known))
+    if param is not None and not error.message:
+        said = f"{param.metavar or param.name} is missing"
+    else:
+        said = error.message[:1].lower() + error.message[1:].rstrip(".")
+    return Mistake(said, f"attn {command} --help shows how to write it")
 
 
 app = typer.Typer(
@@ -293,40 +332,20 @@ Project = Annotated[
 
 @app.command(context_settings=PASS_ON, add_help_option=False)
 def train(ctx: typer.Context, overrides: Overrides = None) -> None:
-    """Train one configuration, or sweep over several with -m.
-
-    \b
-      attn train variant=talking_heads heads=24
-      attn train -m variant=multi_head,talking_heads heads=6,12,24 seed=0,1,2
-      attn train -m heads=6,12,24 --workers 2      two cells (runs) at once; auto: as many as the cores or GPUs allow
-      attn train -m heads=6,12,24 --dry-run        the cells, their parameters and predicted memory
-      attn train data=wikitext2 max_steps=5000     another corpus
-      attn train --cfg job                         every setting
-      attn train --help                            every group, and Hydra's flags
-
-    The same command again continues runs that were interrupted and skips runs that are done.
-    """
+    """Train one configuration, or sweep over several with -m."""
     with _command("train"):
         from experiments.commands.train import launch
 
-        raise typer.Exit(launch([*(overrides or []), *ctx.args]))
+        raise typer.Exit(launch([*_settings(overrides), *ctx.args]))
 
 
 @app.command(context_settings=PASS_ON, add_help_option=False)
 def finetune(ctx: typer.Context, arguments: Overrides = None) -> None:
-    """Fine-tune a pretrained run on a task, such as SQuAD or MNLI.
-
-    \b
-      attn finetune talking_heads task=squad               a run folder, its name, or the start of it
-      attn finetune talking_heads task=mnli seed=0,1,2 -m  several seeds
-      attn finetune talking_heads task=squad task.train=train.parquet task.validation=dev.parquet
-      attn finetune talking_heads task=mnli --dry-run      the cells, their parameters and predicted memory
-      attn finetune --help                                 every task and setting
-    """
+    """Fine-tune a pretrained run on a task, such as SQuAD or MNLI."""
     with _command("finetune"):
         from experiments.commands.finetune import finetune
 
-        raise typer.Exit(finetune([*(arguments or []), *ctx.args]))
+        raise typer.Exit(finetune([*_settings(arguments), *ctx.args]))
 
 
 @app.command()
@@ -345,7 +364,7 @@ def variants(
     with _command("variants"):
         from experiments.commands.variants import print_variants
 
-        print_variants(overrides or [], format)
+        print_variants(_settings(overrides), format)
 
 
 @app.command()
@@ -378,7 +397,7 @@ def evaluate(
     with _command("evaluate"):
         from experiments.commands.evaluate import evaluate_runs
 
-        raise typer.Exit(evaluate_runs(selection, runs, _known(checkpoint), format, generate))
+        raise typer.Exit(evaluate_runs(_settings(selection), runs, _known(checkpoint), format, generate))
 
 
 @app.command()
@@ -502,7 +521,7 @@ def table(
             tune=tune, workers=parse_workers(workers), dry_run=dry_run, render_only=render_only, published=published,
             runs=runs, format=format, out=out, wandb=wandb,
         )  # fmt: skip
-        raise typer.Exit(show_table(name, overrides or [], options))
+        raise typer.Exit(show_table(name, _settings(overrides), options))
 
 
 @app.command()
@@ -626,7 +645,7 @@ def bench(
             scope=scope, peers=peers, compiled=compile, rounds=rounds, seeds=seeds, difference=difference,
             workers=parse_workers(workers),
         )  # fmt: skip
-        raise typer.Exit(bench(overrides or [], options, format, plot))
+        raise typer.Exit(bench(_settings(overrides), options, format, plot))
 
 
 @app.command("import")
@@ -655,7 +674,7 @@ def import_(
     with _command("import"):
         from experiments.commands.import_checkpoint import import_checkpoint
 
-        import_checkpoint(source, name, runs, overrides or [], check)
+        import_checkpoint(source, name, runs, _settings(overrides), check)
 
 
 @app.command()
@@ -738,6 +757,15 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
     print(script(shell))
 
 
+def _settings(words: list[str] | None) -> list[str]:
+    """The words, among them KEY=VALUE, with the quotes that Hydra's grammar wants around a text."""
+    if all(map(str.isascii, words or [])):
+        return words or []
+    from experiments.config.messages import with_quotes
+
+    return [*map(with_quotes, words or [])]
+
+
 def _given(ctx: typer.Context) -> dict[str, Any]:
     """The options that were typed, with their values."""
     options = {each.name: each.opts[0] for each in ctx.command.params if each.param_type_name == "option"}
@@ -753,7 +781,7 @@ def _known(checkpoint: str) -> WhichCheckpoint:
 
 
 @contextmanager
-def _command(name: str) -> Iterator[None]:
+def _command(name: str = "") -> Iterator[None]:
     """Print in a line or two why a command ended early, and exit with the right code. A bug passes on to `main`."""
     try:
         with stdout_flushed(), Interruption():
@@ -763,7 +791,7 @@ def _command(name: str) -> Iterator[None]:
         if ending is None or os.environ.get("ATTN_TRACEBACK") == "1":
             raise
         line, code = ending
-        print(f"attn {name}: {line}", file=sys.stderr)
+        print(f"attn {name}: {line}" if name else f"attn: {line}", file=sys.stderr)
         raise typer.Exit(code) from error
 
 

@@ -104,16 +104,31 @@ def _mistake_and_hint(error: BaseException, overrides: Iterable[str], primary: P
     return (f"{place[1]}: {line}" if place else line), ""
 
 
+def with_quotes(word: str) -> str:
+    """An override with the quotes without which Hydra does not read its text, as for umlauts; another word as it is."""
+    key, _, value = word.partition("=")
+    needs = not value.isascii() and _is_text(key, value) and not _is_number(value)
+    return f"{key}='{value}'" if needs else word
+
+
+def _is_text(key: str, value: str) -> bool:
+    """Whether a value is meant as a text, which a list, a mapping or a sweep that is not complete is not."""
+    is_key = re.fullmatch(r"[\w./]+", key, re.ASCII)
+    return bool(is_key and value) and not re.search(r"""["'`$\\!\n\[\]{}(),]""", value)
+
+
+def _is_number(value: str) -> bool:
+    return re.fullmatch(r"[\W\d_eE]*", value) is not None
+
+
 def _readable(override: str) -> str:
     """How to write an override that Hydra's grammar does not accept: as the shell takes it, where that is known."""
-    key, equals, value = override.partition("=")
-    is_number = re.fullmatch(r"[\W\d_eE]*", value)
-    for letter in key + (value if is_number else ""):
+    key, _, value = override.partition("=")
+    for letter in key + (value if _is_number(value) else ""):
         if not letter.isascii():
             name = unicodedata.name(letter, "a character without a name").lower()
             return f"{letter!r} is not ASCII (U+{ord(letter):04X}, {name}); type it anew"
-    # a list, a mapping or a sweep that is not complete is not meant as a text
-    if equals and value and re.fullmatch(r"[\w./]+", key) and not re.search(r"""["'`$\\!\n\[\]{}(),]""", value):
+    if _is_text(key, value):
         # the shell replaces ~ only at the beginning of a word
         return f"""write {key}="'{re.sub("^~/", "$HOME/", value)}'" """.rstrip()
     return "write key=value; quote parts that the shell or Hydra's grammar would split"

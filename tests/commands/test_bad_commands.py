@@ -142,12 +142,21 @@ def misspelling(chance: random.Random, keys: list[str], run: str) -> tuple[list[
         ("heads a --penalty x", "heads: --penalty x: must be a finite number"),
         ("table a/b --hours -1", "table: --hours -1: must be at least 0"),
         ("table a/b --plan 1", "table: --plan 1: must be at least 2"),
+        ("evaluate a --checkpont best", "evaluate: there is no option --checkpont (did you mean --checkpoint?)"),
+        (
+            "table a/b --tune=1",
+            "table: option '--tune' does not take a value\n  attn table --help shows how to write it",
+        ),
+        ("heads", "heads: RUN is missing\n  attn heads --help shows how to write it"),
+        ("trian", "attn: there is no command trian (did you mean train?)"),
+        ("--versoin", "attn: there is no option --versoin (did you mean --version?)"),
         ("completion tcsh", "completion: shell tcsh: must be one of bash, zsh, fish"),
     ],
 )
-def test_a_wrong_value_of_an_option_is_refused_like_that_of_a_setting(attn, words, said):
+def test_a_wrong_option_or_its_value_is_refused_like_that_of_a_setting(attn, words, said):
     done = attn(*words.split())
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"attn {said}\n")
+    expected = said if said.startswith("attn: ") else f"attn {said}"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{expected}\n")
 
 
 @pytest.mark.campaign

@@ -117,6 +117,7 @@ def test_the_help_shows_the_choices_of_a_key(attn):
     assert "norm: post | pre | sandwich | deep" in lines and "model.position: " + " | ".join(POSITION_KINDS) in lines
     assert any(line.startswith("backend: auto | ") for line in lines)
     finetuning = attn("finetune", "--help").stdout.splitlines()
+    assert any("docs/settings.md#task" in line for line in finetuning)
     assert "pretrained: must be given" in finetuning and any(line.startswith("precision: ") for line in finetuning)
     # these are the pretrained run's
     assert not any(line.startswith(("norm: ", "model.", "data.")) for line in finetuning)
@@ -215,6 +216,17 @@ def test_variants_refuses_what_no_cost_follows_from(attn, word):
     done = attn("variants", word)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"attn variants: {word}: attn variants does not use {word.partition('=')[0]}\n")
+
+
+def test_paths_with_umlauts_and_spaces_are_read(attn, tmp_path):
+    (tmp_path / "\u00dcbung").mkdir()
+    (text := tmp_path / "\u00dcbung" / "ein T\u00e9xt.txt").write_text("The cat sat.\n\n" * 9)
+    words = ["data=text", f"data.train={text.relative_to(tmp_path)}", "runs=meine l\u00e4ufe"]
+    shown = attn("train", *words, "--cfg", "job")
+    assert shown.returncode == 0 and "train: \u00dcbung/ein T\u00e9xt.txt" in shown.stdout, shown.stderr
+    assert "runs: meine l\u00e4ufe" in shown.stdout
+    assert attn("train", *words, "--dry-run").returncode == 0
+    assert "not ASCII" in attn("train", "heads=\uff13", "--dry-run").stderr
 
 
 def test_unknown_commands_get_a_suggestion(attn):
