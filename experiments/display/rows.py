@@ -63,11 +63,22 @@ def readable(key: str, value: Any) -> str:
         return time_text(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
+    if isinstance(value, float) and _is_setting(key):
+        # what is measured is rounded; a setting must tell the runs apart, and be as it was typed
+        return repr(value).removesuffix(".0")
     if isinstance(value, int) or abs(value) >= 1000:
         return f"{value:,.0f}"
     if 0 < abs(value) < 1e-3:
         return f"{value:.4g}"
     return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4f}"
+
+
+@functools.cache
+def _is_setting(key: str) -> bool:
+    """Whether a column has a setting, of a group or outside of groups."""
+    from experiments.settings.run import Settings
+
+    return "." in key or key in Settings.model_fields
 
 
 def time_text(seconds: float) -> str:
@@ -145,7 +156,9 @@ def _fits(table: Table, console: Console) -> bool:
 
 
 def _block(row: Row) -> Columns:
-    return Columns([Text(f"{title(key)} {readable(key, value)}") for key, value in row.items()], padding=(0, 3))
+    # a name that is longer than a line continues on the next one
+    texts = [Text(f"{title(key)} {readable(key, value)}", overflow="fold") for key, value in row.items()]
+    return Columns(texts, padding=(0, 3))
 
 
 def _padded(rows: list[Row]) -> list[str]:

@@ -43,6 +43,23 @@ def test_numbers_of_a_column_have_as_many_digits_after_the_point():
     assert [readable("loss", value) for value in (4.5, 1e-5, 1234.5)] == ["4.5000", "1e-05", "1,234"]
 
 
+def test_settings_are_as_they_were_typed_and_measurements_rounded():
+    for key in ("learning_rate", "optimizer.weight_decay"):
+        shown = [readable(key, value) for value in (0.00125, 0.0013, 1e-05, 0.1, 4000.0)]
+        assert shown == ["0.00125", "0.0013", "1e-05", "0.1", "4000"]
+    assert readable("loss", 4.00129) == "4.0013"
+
+
+def test_in_the_narrowest_terminal_a_name_is_whole():
+    name = "talking_heads-l4-d192-h24-k8-v8-post-s0-0123456789abcdef"
+    rows = [{"run": f"{name}{row}", "difference": f"+0.{row}333 [+0.{row}000, +0.{row}666]"} for row in (1, 2)]
+    terminal = Console(file=io.StringIO(), width=30, force_terminal=True, color_system=None)
+    show(rows, "table", console=terminal)
+    lines = [line.rstrip() for line in terminal.file.getvalue().splitlines()]
+    assert all(len(line) <= 30 for line in lines)
+    assert all(row["run"] in "".join(lines) and row["difference"] in " ".join(lines) for row in rows)
+
+
 def test_a_pipe_gets_every_row_on_a_line_and_a_terminal_the_first(monkeypatch):
     monkeypatch.setattr("experiments.display.rows.TERMINAL_ROWS", 2)
     rows = [{"run": f"run-{number}", "loss": 4.0 + number, "peak_memory_bytes": 10**8} for number in range(3)]
