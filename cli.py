@@ -97,6 +97,7 @@ from experiments.commands.ending import (
     outlive_terminal,
     silent_on_ctrl_c,
     stdout_flushed,
+    write_every_letter,
 )
 
 # these imports take a tenth of a second, before `main` can report anything
@@ -798,6 +799,7 @@ def _command(name: str = "") -> Iterator[None]:
 def main() -> None:
     """Run the command line of this process, and exit."""
     open_missing_streams()
+    write_every_letter()
     if "GLIBC_TUNABLES" in set_performance_variables() and sys.argv[1:2] and sys.argv[1] in TENSOR_COMMANDS:
         # glibc reads its tunables only at the start of a program; signals wait until the new program can handle them
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)

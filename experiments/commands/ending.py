@@ -89,6 +89,12 @@ def open_missing_streams() -> None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", errors="backslashreplace"))
 
 
+def write_every_letter() -> None:
+    r"""Let stdout write a letter that its encoding lacks as an escape such as \xe4, as stderr does."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def outlive_terminal() -> None:
     """Discard what this process writes to a terminal that was closed, where it gets no SIGHUP or ignores it."""
     for name in ("stdout", "stderr"):

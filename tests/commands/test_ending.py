@@ -157,6 +157,15 @@ def test_streams_that_are_missing_are_the_null_device(tmp_path):
     assert (tmp_path / "file").read_text() == "True '' False"
 
 
+def test_a_letter_that_the_encoding_of_the_output_lacks_is_an_escape(environment):
+    code = "import cli\ncli.app = lambda: print('l\\u00e4ufe')\ncli.main()"
+    ascii_only = environment | {"PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=ascii_only, capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (0, "l\\xe4ufe\n"), done.stderr
+
+
 COMMANDS = (["--help"], ["--version"], ["variants"], ["train", "--cfg", "job"], ["compare", "--help"])
 
 
