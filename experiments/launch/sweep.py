@@ -8,7 +8,7 @@ from rich.console import Console
 
 from experiments.cells.cell import folder_of
 from experiments.cells.resources import Workers
-from experiments.cells.runner import Outcome, outcome_of
+from experiments.cells.runner import Outcome, earlier_outcome, outcome_of
 from experiments.config.command_line import hydra_main, quoted
 from experiments.failures.exit_code import ExitCode
 from experiments.files.durable import folder_for
@@ -66,5 +66,7 @@ def _train_with_hydra(planned: Plan) -> list[Outcome]:
         hydra_main(with_plugins(job), line._replace(overrides=[*line.overrides, own]))
     logs = folder / SUBMITIT_LOGS
     ended = "its job was ended, or never began" + (f"; the launcher's logs: {logs}" if logs.is_dir() else "")
-    states = dict.fromkeys((folder_of(cell).path for cell in planned.cells), ended)
-    return [outcome_of(RunFolder(path), state) for path, state in (states | read_ledger(folder)).items()]
+    # the run folder counts: a job may have finished its cell, and have been ended before it wrote a line
+    finished = {folder_of(cell).path: earlier_outcome(cell) for cell in planned.cells}
+    states = dict.fromkeys(finished, ended) | read_ledger(folder)
+    return [finished.get(path) or outcome_of(RunFolder(path), state) for path, state in states.items()]

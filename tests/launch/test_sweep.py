@@ -239,6 +239,14 @@ def test_the_cells_of_another_sweeper_are_found_in_the_folder_of_runs(in_process
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_finished_cell_is_done_without_a_line_of_its_job(in_process, tiny, tmp_path, monkeypatch, capsys):
+    ConfigStore.instance().store(group="hydra/launcher", name="another", node=BasicLauncherConf, provider="test")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("experiments.launch.sweep.read_ledger", lambda folder: {})
+    words = ["hydra/launcher=another", "heads=2", f"cache={tmp_path / 'cache'}", *tiny]
+    assert launch(["-m", *words]) == 0, capsys.readouterr().out
+
+
 @pytest.mark.parametrize("option", ["launcher", "sweeper"])
 @pytest.mark.parametrize(
     ("words", "folders"),
