@@ -123,6 +123,8 @@ def _is_number(value: str) -> bool:
 
 def _readable(override: str) -> str:
     """How to write an override that Hydra's grammar does not accept: as the shell takes it, where that is known."""
+    if "\r" in override:
+        return r"remove the carriage return, \r; a script with Windows line ends has one in every line"
     key, _, value = override.partition("=")
     for letter in key + (value if _is_number(value) else ""):
         if not letter.isascii():

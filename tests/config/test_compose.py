@@ -265,6 +265,7 @@ def test_no_configuration_can_import_anything(path):
         (["cache=~/else where"], ["'cache=~/else where' cannot be read", """write cache="'$HOME/else where'\""""]),
         (["data.train=\u00e9t\u00e9.txt"], ["cannot be read", """write data.train="'\u00e9t\u00e9.txt'\""""]),
         (["seed=${env:SEED}"], ["seed: Unsupported interpolation type env"]),
+        (["heads=4\r"], ["'heads=4\\r' cannot be read", "remove the carriage return", "Windows line ends"]),
         (["data.train=[a"], ["'data.train=[a' cannot be read", "quote parts"]),
         (["objective=translation"], ["objective.kind = 'translation'", "data=pairs"]),
         (["runs=${seed}"], ["runs = 0: must be a text; it is ${seed}"]),
