@@ -23,7 +23,7 @@ from experiments.results.configurations import is_finished
 from experiments.results.find import where
 from experiments.results.index import Index
 from experiments.results.over_seeds import BASELINE, DEVIATION, tables_over_seeds
-from experiments.results.selection import matching, named_folders, without_match
+from experiments.results.selection import matching, named_folders, settings_in, without_match
 
 
 @without_collection()
@@ -38,7 +38,7 @@ def compare_runs(
     """
     _check_baseline(baseline, over_seeds)
     ended = ended_results(runs, selection)
-    results = matching(selection, ended)
+    results = matching(settings_in(selection, runs), ended)
     tables = tables_over_seeds(results, [*baseline]) if over_seeds else tables_of(results)
     if not tables:
         hint = "" if ended else "attn train makes one; --runs names another folder"

@@ -16,7 +16,7 @@ from experiments.failures.failure import Failure, Mistake
 from experiments.failures.unread import unread_settings
 from experiments.failures.wording import did_you_mean
 from experiments.record.folder import RunFolder
-from experiments.results.selection import named_folders
+from experiments.results.selection import named_folders, settings_in
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.run import Settings
@@ -47,7 +47,7 @@ def evaluate_runs(
     A run that cannot be scored does not stop the others. Raises Mistake for settings that do not fit a run, and Failure
     if there is only one run and it cannot be scored.
     """
-    split, overrides = _take_split([item for item in selection if "=" in item])
+    split, overrides = _take_split(settings_in(selection, runs))
     folders = [*map(RunFolder, dict.fromkeys(named_folders(selection, runs)))]
     if not folders:
         raise Mistake("which run?", "attn evaluate RUN; `attn compare` lists the finished ones")

@@ -17,15 +17,17 @@ from experiments.config.pretrained import check_keys
 from experiments.config.primary import FINETUNING
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
-from experiments.results.find import find_run
+from experiments.results.find import find_run, is_name
+from experiments.results.selection import settings_in
 
 
 def finetune(arguments: list[str]) -> ExitCode:
     """Carry out the command and return the exit code. Raises Mistake before anything is changed."""
     options, rest = take_options(arguments)
     words, flags = split_arguments(rest)
-    names = [word for word in words if "=" not in word]
-    overrides = [word for word in words if "=" in word]
+    runs = _runs([word for word in words if word.lstrip("+").startswith("runs=")])
+    names = [word for word in words if is_name(word, runs)]
+    overrides = settings_in(words, runs)
     if not names and question(flags):
         return launch_with(options, CommandLine(overrides, flags, FINETUNING))
     if not names:
@@ -33,7 +35,6 @@ def finetune(arguments: list[str]) -> ExitCode:
     check_keys(overrides)
     if len(names) > 1 and not MULTIRUN_FLAGS & set(flags):
         raise Mistake(f"{' and '.join(names)}: several values need a sweep", "add -m")
-    runs = _runs(overrides)
     folders = [str(find_run(name, runs)) for name in names]
     pretrained = f"pretrained={','.join(map(quoted, folders))}"
     return launch_with(options, CommandLine([*overrides, pretrained], flags, FINETUNING))

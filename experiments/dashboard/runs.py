@@ -16,7 +16,7 @@ from experiments.results.checked import first_lines, marked_result
 from experiments.results.columns import by_task
 from experiments.results.find import where
 from experiments.results.index import Index
-from experiments.results.selection import matching, named_folders, without_match
+from experiments.results.selection import matching, named_folders, settings_in, without_match
 
 
 def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[Fields]:
@@ -27,7 +27,7 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[Fields]:
     several tasks.
     """
     results = list(_readable(named_folders(selection, runs) or index.folders(), index))
-    tasks = by_task(matching(selection, results))
+    tasks = by_task(matching(settings_in(selection, runs), results))
     if not tasks:
         hint = "" if results else "attn train makes one; --runs names another folder"
         raise Mistake(f"no run {where(runs)}{without_match(selection, results)}", hint)

@@ -19,6 +19,7 @@ from experiments.record.result import Fields
 from experiments.results.columns import place_of, scores_of, table_of
 from experiments.results.comparability import remarks
 from experiments.results.index import Index
+from experiments.results.selection import settings_in
 
 VIEW_NAME = "attn: comparison of runs"
 MEASURES = ("validation_loss", "tokens_per_second", "peak_memory_bytes")
@@ -49,7 +50,7 @@ def save_workspace(selection: list[str], runs: Path, project_path: str | None = 
         measured = ((result["run"], heads_of(result["folder"], index)) for result in results)
         tables = (head_tables(run, heads) for run, heads in measured if heads)
         texts = {"Papers' tables and claims": view.rendered_tables(runs), "Heads": list(islice(tables, HEADS))}
-    workspace_of_runs = workspace(owner, project, selection, results, texts)
+    workspace_of_runs = workspace(owner, project, selection, runs, results, texts)
     print(f"{owner}/{project}: {view.save(workspace_of_runs, ('sections', 'runset_settings'), runs)}")
 
 
@@ -72,7 +73,7 @@ def head_table(heads: dict[str, Any]) -> str:
 
 
 def workspace(
-    entity: str, project: str, selection: list[str], results: list[Fields], texts: dict[str, list[str]]
+    entity: str, project: str, selection: list[str], runs: Path, results: list[Fields], texts: dict[str, list[str]]
 ) -> Any:
     """The workspace, not yet saved; needs no login.
 
@@ -112,7 +113,7 @@ def workspace(
         runset_settings=ws.RunsetSettings(
             groupby=[ws.Config(key) for key in keys],
             order=[ws.Ordering(ws.Summary("validation_loss"), ascending=True)],
-            filters=ws.And(*_filters(selection, results)),
+            filters=ws.And(*_filters(selection, runs, results)),
         ),
     )
 
@@ -143,16 +144,17 @@ def _against(title: str, measure: str, **more: Any) -> Any:
     )
 
 
-def _filters(selection: list[str], results: list[Fields]) -> list[Any]:
+def _filters(selection: list[str], runs: Path, results: list[Fields]) -> list[Any]:
     """W&B's filters for `selection`, with values of the types that the runs have."""
     import wandb_workspaces.workspaces as ws
 
     filters = []
-    for column in (item.split("=", 1)[0] for item in selection if "=" in item):
+    settings = settings_in(selection, runs)
+    for column in (item.split("=", 1)[0] for item in settings):
         values = {str(value): value for value in (value_at(result, place_of(column)) for result in results)}
         metric = ws.Config if _is_setting(column) else ws.Summary
         filters.append(metric(_key(column)).isin(list(values.values())))
-    if any("=" not in item for item in selection):
+    if len(settings) < len(selection):
         filters.append(ws.Metric("Name").isin([result["run"] for result in results]))
     return filters
 

@@ -37,6 +37,11 @@ def find_runs(name: str, runs: Path) -> list[Path]:
     return folders
 
 
+def is_name(word: str, runs: Path) -> bool:
+    """Whether a word of a command names a run rather than a setting: without a `=`, or if there is such a folder."""
+    return "=" not in word or any(map(_is_run, (Path(word), runs / word)))
+
+
 def where(runs: Path) -> str:
     """`in runs/`, for a message that a run is not there, and why if there is no such folder."""
     if runs.is_dir():

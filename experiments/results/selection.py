@@ -10,12 +10,17 @@ from experiments.failures.wording import did_you_mean
 from experiments.record.dotted import Values, value_at
 from experiments.record.result import Fields
 from experiments.results.columns import COLUMNS, NAMED, place_of
-from experiments.results.find import find_runs
+from experiments.results.find import find_runs, is_name
 
 
 def named_folders(selection: list[str], runs: Path) -> list[Path]:
-    """The run folders named by the items of `selection` without a `=`. Raises Mistake for a name without a run."""
-    return [path for name in selection if "=" not in name for path in find_runs(name, runs)]
+    """The run folders that items of `selection` name. Raises Mistake for a name without a run."""
+    return [path for name in selection if is_name(name, runs) for path in find_runs(name, runs)]
+
+
+def settings_in(selection: list[str], runs: Path) -> list[str]:
+    """The items of `selection` that are key=value."""
+    return [item for item in selection if not is_name(item, runs)]
 
 
 def matching(selection: list[str], results: list[Fields]) -> list[Fields]:

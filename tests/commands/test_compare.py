@@ -69,6 +69,12 @@ def test_conditions_that_differ_are_shown_and_said_although_the_runs_are_apart_w
     assert "max_steps" not in captured.out + captured.err
 
 
+def test_a_run_whose_path_has_an_equals_sign_is_named_by_it(runs, capsys):
+    (moved := runs / "sweep=2").mkdir()
+    (runs / "a").rename(moved / "a")
+    assert [row["run"] for row in shown(capsys, str(moved / "a"), "d", "seed=0", runs=runs)] == ["d", "a"]
+
+
 def test_filtered(runs, capsys):
     assert [row["run"] for row in shown(capsys, "heads=24", runs=runs)] == ["d"]
     assert [row["run"] for row in shown(capsys, "heads=6", "seed=0", runs=runs)] == ["a", "c"]

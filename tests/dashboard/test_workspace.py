@@ -27,7 +27,9 @@ def model(make, tmp_path):
 
         with Index(tmp_path / "runs") as index:
             results = chosen_runs(list(words), tmp_path / "runs", index)
-        made = workspace("someone", "attn", list(words), results, {"Heads": [], "Notes": ["*a*"]})._to_model()
+        made = workspace(
+            "someone", "attn", list(words), tmp_path / "runs", results, {"Heads": [], "Notes": ["*a*"]}
+        )._to_model()
         return json.loads(made.model_dump_json(by_alias=True, exclude_none=True))
 
     return build

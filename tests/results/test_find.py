@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiments.failures.failure import Mistake
-from experiments.results.find import find_run, find_runs
+from experiments.results.find import find_run, find_runs, is_name
 
 
 @pytest.fixture
@@ -26,6 +26,14 @@ def test_a_run_is_named_by_its_name_or_the_start_of_it(runs):
     (runs / "a" / "config.yaml").unlink()
     with pytest.raises(Mistake, match="'a' is the start of 2 runs"):
         find_run("a", runs)
+
+
+def test_a_word_with_an_equals_sign_is_a_run_only_where_there_is_one(runs, monkeypatch):
+    (runs / "heads=4").mkdir()
+    (runs / "heads=4" / "config.yaml").touch()
+    assert is_name("heads=4", runs) and is_name(str(runs / "heads=4"), Path("elsewhere"))
+    assert is_name("a", runs) and is_name("missing", runs)
+    assert not is_name("heads=6", runs) and not is_name("heads=4", Path("elsewhere"))
 
 
 def test_a_pattern_that_no_shell_has_read_is_looked_for_in_its_own_folder(runs, monkeypatch):
