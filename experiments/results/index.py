@@ -1,7 +1,8 @@
 """The contents of the files of many runs, kept in one SQLite file beside the runs. A file is read again only if it has
 changed.
 
-A line of the index has the time, size and inode number of the files that were read, their content, and its own digest.
+A line of the index has the path of a file from the folder of the runs, the time, size and inode number of the files
+that were read, their content, and its own digest.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from experiments.record.result import Result
 from experiments.results.find import folders_in
 
 INDEX_FILE = ".index.sqlite"
-FORM = 5  # raised whenever derived data other than the fields of results changes
+FORM = 6  # raised whenever derived data other than the fields of results changes
 WAIT_SECONDS = 5.0
 ABSENT = "-"
 Line = Sequence[str]  # stamp, content, digest
@@ -42,6 +43,7 @@ class Index:
         self._runs = runs
         self._loaded: dict[str, Line] | None = None
         self._new: dict[str, Line] = {}
+        self._gone: list[str] = []  # paths of files that were removed
         try:
             self._database = _open(str(runs / INDEX_FILE))
         except sqlite3.Error:
@@ -55,6 +57,7 @@ class Index:
     ) -> None:
         # a full disk loses only updates of the index
         with suppress(sqlite3.Error):
+            self._database.executemany("DELETE FROM files WHERE path = ?", ((path,) for path in self._gone))
             lines = ((path, *line) for path, line in self._new.items())
             self._database.executemany("REPLACE INTO files VALUES (?, ?, ?, ?)", lines)
             self._database.commit()
@@ -63,12 +66,17 @@ class Index:
     def folders(self) -> list[Path]:
         """All folders of the runs, by name; their lines are loaded at once, in half the time if most are needed.
 
-        Not everything in the list must be a run.
+        Not everything in the list must be a run. The lines of runs that were removed are forgotten.
         """
+        folders = folders_in(self._runs)
         with suppress(sqlite3.Error):
             lines = self._database.execute("SELECT path, stamp, content, digest FROM files")
             self._loaded = {path: line for path, *line in lines}
-        return folders_in(self._runs)
+            names = {folder.name for folder in folders}
+            elsewhere = (path for path in self._loaded if path.partition("/")[0] not in names)
+            # a path outside of the folder of the runs begins with /
+            self._gone = [path for path in elsewhere if _stamp(str(self._runs / path)) == ABSENT]
+        return folders
 
     def read(self, path: Path, parse: Callable[[bytes], Any], beside: Sequence[str] = ()) -> Any:
         """`parse(content)` of the file, as JSON can hold it, taken from the index while the file is unchanged.
@@ -77,10 +85,11 @@ class Index:
 
         beside: the names of files in its folder that `parse` also reads. Raises whatever `parse` raises, and OSError.
         """
-        key = str(path) if path.is_absolute() else f"{self._current_folder}/{path}"
-        if (stamp := _stamp(key)) == ABSENT:
+        file = self._absolute(path)
+        if (stamp := _stamp(file)) == ABSENT:
             return None
-        folder = key.rpartition("/")[0]
+        # so that a folder of runs may be moved, or has two names
+        key, folder = file.removeprefix(self._root), file.rpartition("/")[0]
         stamp = " ".join([stamp, *(_stamp(f"{folder}/{name}") for name in beside)])
         known = self._new.get(key) or (self._line(key) if self._loaded is None else self._loaded.get(key))
         if known and known[0] == stamp and known[2] == _digest(key, stamp, known[1]):
@@ -100,6 +109,13 @@ class Index:
             self._database.close()
             self._database, line = _open(":memory:"), None
         return line
+
+    def _absolute(self, path: Path) -> str:
+        return str(path) if path.is_absolute() else f"{self._current_folder}/{path}"
+
+    @cached_property
+    def _root(self) -> str:
+        return f"{self._absolute(self._runs)}/"
 
     @cached_property
     def _current_folder(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from dataclasses import dataclass
 
@@ -57,6 +58,34 @@ def test_a_change_of_a_file_that_is_read_beside_it_is_seen(tmp_path, parsed):
             index.read(path, parsed, ["b"])
             index.read(path, parsed, ["b"])
             assert len(parsed.calls) == calls
+
+
+def test_a_folder_of_runs_that_was_moved_keeps_its_index(tmp_path, parsed):
+    (tmp_path / "runs" / "a").mkdir(parents=True)
+    (tmp_path / "runs" / "a" / "file").write_bytes(b"one")
+    with Index(tmp_path / "runs") as index:
+        index.read(tmp_path / "runs" / "a" / "file", parsed)
+    (tmp_path / "runs").rename(tmp_path / "moved")
+    with Index(tmp_path / "moved") as index:
+        assert index.read(tmp_path / "moved" / "a" / "file", parsed) == {"length": 3}
+    assert len(parsed.calls) == 1
+
+
+def test_the_lines_of_removed_runs_are_forgotten_when_the_folder_is_listed(tmp_path, parsed):
+    (other := tmp_path / "other").write_bytes(b"other")
+    for name in "abc":
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "file").write_bytes(b"one")
+    with Index(tmp_path / "runs") as index:
+        for path in [other, *tmp_path.glob("runs/*/file")]:
+            index.read(path, parsed)
+    shutil.rmtree(tmp_path / "runs" / "b")
+    for known in (["a/file", "b/file", "c/file", str(other)], ["a/file", "c/file", str(other)]):
+        with sqlite3.connect(tmp_path / "runs" / INDEX_FILE) as database:
+            paths = [path for (path,) in database.execute("SELECT path FROM files")]
+        assert sorted(paths) == sorted(known)
+        with Index(tmp_path / "runs") as index:
+            index.folders()
 
 
 def test_an_index_of_results_with_other_fields_is_rebuilt(tmp_path, parsed, monkeypatch):
