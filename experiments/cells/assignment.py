@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic import TypeAdapter
 
 from experiments.search.study import MedianPruner
 
@@ -22,20 +23,15 @@ class Assignment:
 
     def to_line(self) -> str:
         """One line of JSON."""
-        return json.dumps(asdict(self), default=str)
+        return _JSON.dump_json(self).decode()
 
     @classmethod
     def from_line(cls, line: str | bytes) -> Assignment:
         """The assignment that `to_line` wrote."""
-        fields = json.loads(line)
-        cores, pruner = fields["cores"], fields["pruner"]
-        return cls(
-            Path(fields["folder"]),
-            None if cores is None else tuple(cores),
-            fields["gpus"],
-            fields["cells_at_once"],
-            None if pruner is None else MedianPruner(**pruner | {"study": Path(pruner["study"])}),
-        )
+        return _JSON.validate_json(line)
+
+
+_JSON = TypeAdapter(Assignment)
 
 
 def pin_to_cores(cores: tuple[int, ...] | None) -> None:

@@ -21,16 +21,18 @@ def parse_workers(text: str) -> Workers:
     """The value of `--workers`. Raises Mistake unless it is `auto` or a number from 1 on."""
     if text == "auto":
         return "auto"
-    if text.isascii() and text.isdigit() and int(text) > 0:
-        return int(text)
-    raise Mistake(f"--workers {text}".rstrip() + ": must be auto, or a number of cells from 1 on")
+    return _number_of_cells("--workers", text, "auto, or ")
 
 
 def parse_per_device(text: str) -> int:
     """The value of `--per-device`. Raises Mistake unless it is a number from 1 on."""
+    return _number_of_cells("--per-device", text)
+
+
+def _number_of_cells(option: str, text: str, otherwise: str = "") -> int:
     if text.isascii() and text.isdigit() and int(text) > 0:
         return int(text)
-    raise Mistake(f"--per-device {text}".rstrip() + ": must be a number of cells from 1 on")
+    raise Mistake(f"{option} {text}".rstrip() + f": must be {otherwise}a number of cells from 1 on")
 
 
 @dataclass(frozen=True)

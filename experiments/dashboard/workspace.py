@@ -16,7 +16,7 @@ from experiments.record.dotted import value_at
 from experiments.record.mirrors import wandb_views as view
 from experiments.record.mirrors.wandb_server import TrackingError
 from experiments.record.result import Fields
-from experiments.results.columns import place_of, scores_of, table_of
+from experiments.results.columns import place_of, scores_of, table_of, telling
 from experiments.results.comparability import remarks
 from experiments.results.index import Index
 from experiments.results.selection import settings_in
@@ -123,17 +123,10 @@ def differing(results: list[Fields]) -> list[str]:
 
     The seed is left out, and so are settings that follow from earlier ones, as key_size often does from heads.
     """
-    rows = table_of(results)
-    chosen: list[str] = []
-
-    def distinct(columns: list[str]) -> int:
-        return len({tuple(str(row[column]) for column in columns) for row in rows})
-
-    settings = [column for column in rows[0] if column not in scores_of(results) and _is_setting(column)]
-    for column in settings:
-        if distinct([*chosen, column]) > distinct(chosen):
-            chosen.append(column)
-    return [_key(column) for column in chosen] or ["variant.name"]
+    rows, scores = table_of(results), scores_of(results)
+    settings = [column for column in rows[0] if column not in scores and _is_setting(column)]
+    columns = {column: [row[column] for row in rows] for column in settings}
+    return [_key(column) for column in telling(columns, [0] * len(rows))] or ["variant.name"]
 
 
 def _against(title: str, measure: str, **more: Any) -> Any:

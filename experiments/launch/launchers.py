@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
-from experiments.launch.joblib_workers import killed_workers_endured
 from experiments.launch.submitit_jobs import check_slurm, every_job_awaited, saved_before_requeue
 
 Block = Callable[[], AbstractContextManager[None]]
@@ -21,6 +20,18 @@ class Launcher:
     around_cell: Block = nullcontext  # in the job
     shares_machine: bool = False  # whether each of its jobs sees every core and GPU, and must claim its own
     reads: tuple[str, ...] = ()  # settings of Hydra's, besides hydra.launcher
+
+
+@contextmanager
+def killed_workers_endured() -> Iterator[None]:
+    """A block in which Hydra's joblib launcher ends without an error if one of its workers has been killed.
+
+    joblib then kills the other workers and their cells too, and starts no further cell.
+    """
+    from joblib.externals.loky import BrokenProcessPool
+
+    with suppress(BrokenProcessPool):
+        yield
 
 
 OF_SUBMITIT = ("hydra.job.name", "hydra.sweep.mode")

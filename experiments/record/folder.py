@@ -38,6 +38,7 @@ RENDERED = "tables"  # in the runs' folder: the papers' tables as last rendered
 CONFIG, ENVIRONMENT, METRICS, RESULT = "config.yaml", "environment.json", "metrics.jsonl", "result.json"
 TOKENIZER = "tokenizer.json"
 PREDICTIONS = "predictions.json"  # of a fine-tuned run
+BESIDE = (METRICS, CONFIG, ENVIRONMENT, TOKENIZER, PREDICTIONS)  # what the numbers of a result rest on
 SEAL_LINE = b"# sha256 of the lines above: "  # the last line of config.yaml
 # key of result.json: the digest of each file that its numbers rest on
 FILES = "files"
@@ -300,8 +301,9 @@ class RunFolder:
 
     def _digests(self) -> dict[str, str]:
         """Hex SHA-256 of each existing file that the numbers rest on."""
+        # of the metrics, what this process has written counts
         digests = {METRICS: self.metrics.digest()}
-        for name in (CONFIG, ENVIRONMENT, TOKENIZER, PREDICTIONS):
+        for name in (name for name in BESIDE if name != METRICS):
             with disk_errors_as_failures(self.path / name):
                 digests[name] = file_digest(self.path / name) if (self.path / name).exists() else None
         return {name: digest for name, digest in digests.items() if digest is not None}

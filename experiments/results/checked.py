@@ -15,15 +15,11 @@ from experiments.files.digest import file_digest, unsealed
 from experiments.files.plain import from_json
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import (
-    CONFIG,
-    ENVIRONMENT,
+    BESIDE,
     FILES,
     FINAL,
-    METRICS,
     OTHER_VERSION,
-    PREDICTIONS,
     RESULT,
-    TOKENIZER,
     RunFolder,
     differing_file,
 )
@@ -32,7 +28,6 @@ from experiments.results.index import Index
 
 SAID = 10  # lines about runs that are printed
 CHANGED = "changed"  # status of a run with a file that has changed since its result was written: no numbers
-BESIDE = (CONFIG, ENVIRONMENT, METRICS, TOKENIZER, PREDICTIONS)
 
 
 def marked_result(folder: Path, index: Index, say: Callable[[str], None]) -> Fields | None:

@@ -20,6 +20,7 @@ from experiments.cells.resources import ResourcePool
 from experiments.cells.runner import Outcome, run_cell, run_cells
 from experiments.config.compose import compose
 from experiments.measure.cores import usable
+from experiments.search.study import MedianPruner
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from tests.fixtures.outcome import MEASURED
@@ -61,6 +62,13 @@ before = {*sys.modules, "encodings.ascii", "torch.profiler._cupti_monitor"}
 train.advance = lambda run: sys.exit(print({*sys.modules} - before))
 execute(settings)
 """
+
+
+def test_an_assignment_is_read_as_it_was_written(tmp_path):
+    pruner = MedianPruner(tmp_path / "study", number=3, after_trials=2, after_step=100)
+    for assignment in (Assignment(tmp_path), Assignment(tmp_path / "l\u00e4ufe", (0, 2), "GPU-1", 4, pruner)):
+        line = assignment.to_line()
+        assert "\n" not in line and Assignment.from_line(line.encode()) == assignment
 
 
 def test_a_server_asks_for_no_gpu_and_imports_all_that_a_cell_needs_to_begin(tiny, cache, tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from experiments.launch.joblib_workers import killed_workers_endured
+from experiments.launch.launchers import killed_workers_endured
 from tests.launch.sweeps import instead, runs, statuses, until
 
 joblib = pytest.importorskip("joblib", reason="needs attn[joblib]")
