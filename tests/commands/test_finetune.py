@@ -37,6 +37,14 @@ ALPHABET = [*string.ascii_lowercase, *(f"##{letter}" for letter in string.ascii_
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def test_a_run_whose_path_has_an_equals_sign_is_a_run(tmp_path, monkeypatch):
+    (run := tmp_path / "sweep=2" / "a").mkdir(parents=True)
+    (run / "config.yaml").touch()
+    monkeypatch.setattr("experiments.commands.finetune.launch_with", lambda options, line: line.overrides)
+    assert finetune([str(run), "task=sst2"]) == ["task=sst2", f"pretrained='{run}'"]
+    assert finetune(["sweep=2/a", "task=sst2", f"runs={tmp_path}"])[-1] == f"pretrained='{run}'"
+
+
 def test_the_first_word_is_learned(tune, pretrained, home):
     folder = tune("sst2", "epochs=6", "batch_size=16")
     result = RunFolder(folder).result()
