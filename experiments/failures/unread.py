@@ -26,7 +26,7 @@ def check_read(modes: Modes, given: Given, mode: str | None = None) -> None:
     for option, value in given.items():
         if option == mode or option in modes[mode].split():
             continue
-        text = f"{value:g}" if isinstance(value, float) else str(value)
+        text = f"{value:g}" if isinstance(value, float) else " ".join(value) if isinstance(value, list) else str(value)
         typed = option if value is True else f"{option} {text}"
         readers = [each for each in modes if option in modes[each].split()]
         others = f"; {joined(readers)} {'does' if len(readers) == 1 else 'do'}" if readers else ""

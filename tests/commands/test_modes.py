@@ -20,17 +20,17 @@ HANDED_TO = {
 NAME = "shazeer2020/heads"
 # the options that each mode refuses
 REFUSED = {
-    "table": "--budget --seeds --plan --until-resolved --hours --tune --workers --render-only --published --runs --out "
-    "--wandb",
-    "table --dry-run": "--budget --seeds --plan --until-resolved --hours --tune --workers --render-only --published "
-    "--out --wandb",
-    "table layers=2 --dry-run": "--budget --seeds --plan --until-resolved --hours --tune --workers --render-only "
+    "table": "--budget --claim --seeds --plan --until-resolved --hours --tune --workers --render-only --published "
+    "--runs --out --wandb",
+    "table --dry-run": "--budget --claim --seeds --plan --until-resolved --hours --tune --workers --render-only "
     "--published --out --wandb",
+    "table layers=2 --dry-run": "--budget --claim --seeds --plan --until-resolved --hours --tune --workers "
+    "--render-only --published --out --wandb",
     f"table {NAME} --dry-run": "--plan --until-resolved --hours --tune --render-only",
     f"table {NAME} --plan 4": "--until-resolved --hours --tune --workers --dry-run --render-only --published --format "
     "--out --wandb",
-    f"table {NAME} --tune": "--plan --until-resolved --hours --dry-run --render-only --published --format --out "
-    "--wandb",
+    f"table {NAME} --tune": "--claim --plan --until-resolved --hours --dry-run --render-only --published --format "
+    "--out --wandb",
     f"table {NAME} --render-only": "--plan --until-resolved --hours --tune --workers --dry-run",
     f"table {NAME} --until-resolved": "--seeds --plan --tune --dry-run --render-only",
     f"table {NAME}": "--hours",
@@ -54,7 +54,7 @@ VALUES = {
     "--runs": "elsewhere", "--format": "csv", "--out": "there", "--project": "mine", "--checkpoint": "best",
     "--sequences": "64", "--sentence": "te", "--treebank": "trees.conllu", "--export": "2", "--equal": "2",
     "--gates": "2", "--penalty": "0.02", "--scope": "attention", "--rounds": "7", "--difference": "0.02",
-    "--plot": "speed.svg",
+    "--plot": "speed.svg", "--claim": "C8",
 }  # fmt: skip
 
 
