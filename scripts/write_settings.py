@@ -60,7 +60,8 @@ COMMON = {
     "backend": "attention kernel",
     "dynamic": "parts computed from x (x2l, x2w) or the memory (m2l, m2w), added to P_l or P_w; for the learning rate "
     "see optimizers.md",
-    "start": "start of the parameters that mix or reweigh heads; not random: as in multi-head attention",
+    "start": "start of the parameters that mix or reweigh heads; the other value makes the layer start as multi-head "
+    "attention",
 }
 
 
