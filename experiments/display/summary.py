@@ -59,7 +59,7 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
         ("training loss", number(result.training_loss, ".4f")),
         ("perplexity", "" if result.perplexity is None else significant(result.perplexity)),
         ("bits per byte", number(result.bits_per_byte, ".4f")),
-        ("unknown", number(result.unknown_share or None, ".2%", " of the tokens are [UNK], which no loss counts")),
+        ("unknown", number(result.unknown_share or None, ".2%", " of the tokens are [UNK]")),
         *(
             (name.upper(), f"{value:.2f} ({result.scored_texts} texts, {result.text_scores_meaning})")
             for name, value in (result.text_scores or {}).items()

@@ -29,10 +29,10 @@ class Evaluation:
 
     loss: float  # nats per predicted token
     perplexity: float | None  # only for text, like bits_per_byte
-    bits_per_byte: float | None
+    bits_per_byte: float | None  # only where no target is a sentinel, which is no part of the text
     unigram_loss: float | None  # nats per target, predicted from the training split's single-token frequencies
     tokens: int  # number of predicted tokens
-    unknown_share: float | None = None  # share of [UNK] in the tokens of the split's text; no objective predicts it
+    unknown_share: float | None = None  # share of [UNK] in the tokens of the split's text
     order_loss: float | None = None  # nats per sequence, for the order of its segments
     order_accuracy: float | None = None  # share of sequences with the right order; 0.5 by chance
     scores: dict[str, float] | None = None  # the scores of a task
@@ -125,10 +125,11 @@ def _scores(
         guess = unigram_loss(counts.targets, unigram, frozenset()) if len(unigram) else None
         scores, predictions = objective.scores(logits)
         return Evaluation(loss, None, None, guess, counts.tokens, scores=scores, predictions=predictions)
+    only_text = not counts.targets[list(objective.vocabulary.sentinel_ids)].any()
     return Evaluation(
         loss=loss,
         perplexity=perplexity(loss),
-        bits_per_byte=bits_per_byte(loss, packed.token_count, packed.text_bytes),
+        bits_per_byte=bits_per_byte(loss, packed.token_count, packed.text_bytes) if only_text else None,
         unigram_loss=unigram_loss(counts.targets, unigram, objective.vocabulary.special),
         tokens=counts.tokens,
         unknown_share=unknown_share(packed, objective.vocabulary),

@@ -174,14 +174,10 @@ def training_metrics(run: Run) -> dict[str, Any]:
     progress.loss_sum = progress.smoothed_sum = progress.order_sum = 0.0
     progress.positions = progress.orders = 0
     speed = run.throughput.recent()
-    of_text = (
-        {
-            "perplexity": perplexity(loss),
-            "bits_per_byte": bits_per_byte(loss, train.token_count, train.text_bytes),
-        }
-        if not isinstance(run.objective, ScoredObjective)
-        else {}
-    )
+    of_text = {} if isinstance(run.objective, ScoredObjective) else {"perplexity": perplexity(loss)}
+    # sentinels are targets too, but no part of the text
+    if of_text and not run.settings.objective.sentinel_count():
+        of_text["bits_per_byte"] = bits_per_byte(loss, train.token_count, train.text_bytes)
     metrics = {
         "loss": loss,
         **of_text,

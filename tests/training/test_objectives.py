@@ -53,6 +53,9 @@ def test_it_learns_and_its_numbers_agree(of_kind, go, kind):
     # from ln of the vocabulary's size, 5.7, to the frequencies of single tokens at least
     assert result.validation_loss < result.unigram_loss + 0.3
     assert result.perplexity == pytest.approx(math.exp(result.validation_loss))
+    # sentinels are no part of the text
+    is_text = kind != "span_corruption"
+    assert (result.bits_per_byte is not None) == ("bits_per_byte" in lines[0]) == is_text
     has_order = kind == "masked_sop"
     assert (result.order_loss is not None) == (result.order_accuracy is not None) == has_order
     assert ("order_loss" in lines[0]) == has_order
