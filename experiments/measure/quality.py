@@ -31,10 +31,11 @@ def unigram_loss(targets: npt.NDArray[np.int64], unigram: npt.NDArray[np.int64],
     targets and unigram are counts [vocabulary]. One is added to each count of `unigram`, so a token that was never seen
     has a finite loss. Special tokens don't occur in text, so they get their frequency among the targets.
     """
-    probabilities = (unigram + 1.0) / (unigram.sum() + len(unigram))
     ids = sorted(special)
     shares = targets[ids] / targets.sum()
-    probabilities *= 1.0 - shares.sum()
+    probabilities = unigram + 1.0
+    probabilities[ids] = 0.0
+    probabilities *= (1.0 - shares.sum()) / probabilities.sum()
     probabilities[ids] = shares
     occurs = targets > 0
     return float(-(targets[occurs] * np.log(probabilities[occurs])).sum() / targets.sum())

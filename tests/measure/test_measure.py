@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -16,7 +17,7 @@ from experiments.measure.cores import BUSY, Neighbours, check_threads, long_wait
 from experiments.measure.hardware import device_name, resolve_device, resolve_precision
 from experiments.measure.memory import PeakMemory
 from experiments.measure.mfu import peak_flops
-from experiments.measure.quality import bits_per_byte, perplexity
+from experiments.measure.quality import bits_per_byte, perplexity, unigram_loss
 from experiments.measure.throughput import WARMUP_STEPS, Throughput, spread
 
 CPU = torch.device("cpu")
@@ -30,6 +31,15 @@ def test_perplexity_and_its_overflow():
 def test_bits_per_byte_by_hand():
     # 8 bits a token, 4 bytes a token: 2 bits a byte
     assert bits_per_byte(8 * math.log(2), tokens=100, text_bytes=400) == pytest.approx(2)
+
+
+def test_the_guesses_from_frequencies_are_a_distribution():
+    unigram, special = np.array([0, 0, 7, 2, 0]), frozenset({0, 1})
+    guesses = [math.exp(-unigram_loss(np.eye(5, dtype=np.int64)[token], unigram, special)) for token in (2, 3, 4)]
+    assert guesses == pytest.approx([8 / 12, 3 / 12, 1 / 12])
+    # a quarter of the targets is special
+    with_end = unigram_loss(np.array([0, 1, 3, 0, 0]), unigram, special)
+    assert with_end == pytest.approx(-(math.log(1 / 4) + 3 * math.log(3 / 4 * 8 / 12)) / 4)
 
 
 @pytest.fixture
