@@ -186,6 +186,11 @@ class FinetuningSettings(Settings):
         """The key `epochs`."""
         return self.epochs
 
+    @property
+    def step_limits(self) -> list[str]:
+        """Windows differ in length, so no number of tokens is among them."""
+        return ["max_steps", "epochs"]
+
     @model_validator(mode="after")
     def _room(self) -> FinetuningSettings:
         self.task.check(self.length)

@@ -79,6 +79,12 @@ class Settings(Group):
         """The largest number of epochs; None for no limit, as for a text."""
         return None
 
+    @property
+    def step_limits(self) -> list[str]:
+        """The keys of the limits that are known in steps before the run; tokens are not where batches vary."""
+        has_tokens = self.objective.tokens_read(self.length) is not None
+        return ["max_steps", "trainer.max_tokens"] if has_tokens else ["max_steps"]
+
     def why_not_over(self, devices: int) -> str | None:
         """The reason, in a sentence, why the run cannot be divided among this many devices; None if it can."""
         trainer, model = self.trainer, self.model

@@ -36,11 +36,11 @@ def planned_steps(settings: Settings, sequences: int | None = None) -> int | Non
         return None
     if trainer.max_minutes is None:
         raise Mistake(
-            "the run has no end: max_steps, trainer.max_tokens and trainer.max_minutes are all null; set one of them"
+            f"the run has no end: {', '.join(settings.step_limits)} and trainer.max_minutes are null; set one of them"
         )
     if kind in ("linear", "cosine"):
         raise Mistake(
             f"schedule.kind={kind} decays over the number of steps, which trainer.max_minutes alone does not give; "
-            "set max_steps or trainer.max_tokens too, or schedule=constant or schedule=inverse_sqrt"
+            f"set {' or '.join(settings.step_limits)} too, or schedule=constant or schedule=inverse_sqrt"
         )
     return None

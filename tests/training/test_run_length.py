@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.failures.failure import Mistake
+from experiments.objectives.kinds.translation import Translation
 from experiments.training.run_length import planned_steps
 
 
@@ -29,5 +30,16 @@ def test_no_limit_is_an_error(settings):
 def test_minutes_alone_suit_a_schedule_without_an_end_only(settings):
     limits = {"trainer__max_steps": None, "trainer__max_minutes": 1.0}
     assert planned_steps(settings(**limits, schedule={"kind": "constant", "warmup_steps": 4})) is None
-    with pytest.raises(Mistake, match=r"schedule\.kind=linear"):
+    with pytest.raises(Mistake, match=r"schedule\.kind=linear .*; set max_steps or trainer\.max_tokens too"):
         planned_steps(settings(**limits))
+
+
+def test_no_limit_is_advised_that_would_be_refused(settings):
+    def of_pairs(**limits):
+        objective = Translation(kind="translation", beam=1, length_penalty=0.0, bleu_pairs=0)
+        return settings(trainer__max_steps=None, **limits).model_copy(update={"objective": objective})
+
+    with pytest.raises(Mistake, match=r"max_steps and trainer\.max_minutes are null"):
+        planned_steps(of_pairs())
+    with pytest.raises(Mistake, match=r"schedule\.kind=linear .*; set max_steps too"):
+        planned_steps(of_pairs(trainer__max_minutes=1.0))
