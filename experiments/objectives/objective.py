@@ -51,7 +51,7 @@ class Objective(Protocol):
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
         """The batch of step `step`, counted from 0, made from these sequences; a pure function of its arguments.
 
-        Raises Mistake if there is nothing to predict in the sequences.
+        It has no positions if there is nothing to predict in the sequences; then a run leaves its step out.
         """
 
 

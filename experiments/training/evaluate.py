@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from experiments.data.packing import Packed
+from experiments.failures.failure import Mistake
 from experiments.measure.quality import bits_per_byte, perplexity, unigram_loss
 from experiments.objectives.loss import LossSums
 from experiments.objectives.objective import Batch, Objective, ScoredObjective, Vocabulary
@@ -79,6 +80,8 @@ def evaluate(
     are numbers; then there is no unigram loss. Each process takes some parts of the batches, and results are summed in
     the order of the parts. With the same parts, the scores are therefore the same bit by bit for any number of
     processes.
+
+    Raises Mistake if the sequences have nothing to predict.
     """
     forward = replace(forward, label_smoothing=0.0)
     counts = TargetCounts(np.zeros(len(unigram), dtype=np.int64))
@@ -119,6 +122,8 @@ def _scores(
     logits: list[npt.NDArray[np.floating]],
 ) -> Evaluation:
     """The scores of a split from the sums of its losses, `totals`, and the logits [P, C] of its parts in order."""
+    if not counts.tokens:
+        raise Mistake(f"the {packed.split} split has nothing to predict: use a larger length or longer documents")
     nats, _, order_nats, correct = totals.tolist()
     loss = nats / counts.tokens
     if isinstance(objective, ScoredObjective):

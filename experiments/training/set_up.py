@@ -217,7 +217,9 @@ def decide_to_compile(run: Run) -> None:
     changing = run.objective.lengths_vary or model.attention_dropout or model.norms_by_batch
     if trainer.compile != "auto" or changing or run.world.sharded or compiler_turned_off():
         return
-    batches = [run.learner.batch(index) for index in range(TRIED)]
+    batches = [batch for batch in map(run.learner.batch, range(TRIED)) if len(batch.targets)]
+    if not batches:
+        return
     limit = math.inf if trainer.max_minutes is None else 60 * trainer.max_minutes
     progress.compiled, why = choose(
         run.model, run.forward, batches, run.learner.micro_batch, steps=run.planned, limit=limit
@@ -241,11 +243,15 @@ def find_kernels(run: Run) -> None:
 def kernels(learner: Learner, settings: Settings) -> str:
     """The attention kernels of a run, joined by `+`. They are found by running one sequence in training and evaluation.
 
-    Raises Mistake if there is nothing to predict, or if the kernel can't run.
+    Raises Mistake if there is nothing to predict in the whole training split, or if the kernel can't run.
     """
-    part = next(split(learner.batch(0), 1), None)
+    steps = math.ceil(len(learner.sequences.tokens) / learner.batch_size)
+    part = next((part for index in range(steps) for part in split(learner.batch(index), 1)), None)
     if part is None:
-        raise Mistake(f"objective={settings.objective.kind} finds nothing to predict at length={settings.length}")
+        raise Mistake(
+            f"objective={settings.objective.kind} finds nothing to predict in the train split at "
+            f"length={settings.length}: use a larger length or longer documents"
+        )
     names: set[str] = set()
     for training in (False, True):
         learner.model.train(training)

@@ -10,7 +10,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.failures.failure import Mistake
 from experiments.objectives.kinds.masked import Masked, MaskedObjective, random_tokens
 from experiments.objectives.loss import loss
 from experiments.objectives.objective import Batch
@@ -116,9 +115,10 @@ def test_extreme_shares_by_hand():
     assert kept.tokens.tolist() == tokens.tolist() and kept.targets.tolist() == [7, 8]
 
 
-def test_nothing_to_mask_is_refused():
-    with pytest.raises(Mistake, match="nothing to mask"):
-        masked(np.array([[0, 2], [49, 4]]))
+def test_a_batch_may_have_nothing_to_mask():
+    tokens = np.array([[0, 2], [49, 4]])
+    batch = masked(tokens)
+    assert not len(batch.targets) and batch.tokens.tolist() == tokens.tolist()
 
 
 def test_masking_takes_less_than_a_millisecond():

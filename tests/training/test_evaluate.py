@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import nn
 
+from experiments.failures.failure import Mistake
 from experiments.objectives.objective import build_objective
 from experiments.tasks.pretraining import Pretraining
-from experiments.training.evaluate import evaluate, evaluation_batches
+from experiments.training.evaluate import EVALUATION_BATCH, evaluate, evaluation_batches
 from experiments.training.step.micro_batches import Forward
 
 CPU = torch.device("cpu")
@@ -86,6 +87,21 @@ def test_so_many_sequences_and_no_more(score, dataset):
     model = Constant(torch.zeros(dataset.tokenizer.vocabulary_size))
     assert score(model, sequences=3).tokens == pytest.approx(0.15 * 3 * 16, abs=2)
     assert score(model, sequences=10**9).tokens == score(model).tokens
+
+
+def test_a_batch_without_targets_is_left_out_and_a_split_without_any_refused(score, settings, dataset):
+    model = Constant(torch.zeros(dataset.tokenizer.vocabulary_size))
+    empty = np.full((EVALUATION_BATCH, 16), dataset.tokenizer.cls_id, dtype=dataset.validation.tokens.dtype)
+    objective = build_objective(settings().objective, dataset.tokenizer)
+
+    def of(tokens):
+        forward, packed = Forward(model, CPU, "fp32", 0), dataset.validation._replace(tokens=tokens)
+        return evaluate(model, forward, packed, dataset.unigram, objective, sequences=None, micro_batch=8)
+
+    whole, found = of(dataset.validation.tokens), of(np.concatenate([dataset.validation.tokens, empty]))
+    assert found.loss == pytest.approx(whole.loss, rel=1e-6) and found.tokens == pytest.approx(whole.tokens, rel=0.1)
+    with pytest.raises(Mistake, match="the validation split has nothing to predict"):
+        of(empty)
 
 
 def test_the_mode_is_as_before(score, dataset):

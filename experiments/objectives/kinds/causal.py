@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from experiments.failures.failure import Mistake
 from experiments.objectives.objective import Batch, ObjectiveKind, Vocabulary
 
 
@@ -39,17 +38,12 @@ class CausalObjective:
         self.vocabulary = vocabulary
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """The batch, which is the same for every seed and step.
-
-        Raises Mistake if no document has two tokens in a row.
-        """
+        """The batch, which is the same for every seed and step."""
         tokens_BN = tokens_BN.astype(np.int64)
         begins = np.isin(tokens_BN[:, :-1], (self.vocabulary.cls_id, self.vocabulary.sep_id))
         predicts = np.zeros(tokens_BN.shape, dtype=bool)
         predicts[:, :-1] = ~begins & ~np.isin(tokens_BN[:, 1:], list(self.vocabulary.special))
         positions = np.flatnonzero(predicts)
-        if not positions.size:
-            raise Mistake("the batch has no two adjacent tokens of one document: there is nothing to predict")
         return Batch.of_arrays(
             {"tokens": tokens_BN}, positions, tokens_BN.reshape(-1)[positions + 1], tokens_BN.shape[1]
         )

@@ -48,7 +48,7 @@ class Masked(Masking):
 
 
 class MaskedObjective:
-    """Chooses the share `rate` of the tokens that are not special, rounded, and at least one.
+    """Chooses the share `rate` of the tokens that are not special, rounded, and at least one where there is one.
 
     Each chosen token becomes [MASK] with probability `mask_share`, and a random token that is not special with
     probability `random_share`. Otherwise it is left unchanged.
@@ -64,7 +64,7 @@ class MaskedObjective:
         self.settings, self.vocabulary, self.mask_id = settings, vocabulary, vocabulary.mask_id
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """The batch, a pure function of the arguments. Raises Mistake if all tokens are special."""
+        """The batch, a pure function of the arguments."""
         hidden_BN, positions, targets = self.mask_tokens(tokens_BN, seed, step)
         return Batch.of_arrays({"tokens": hidden_BN}, positions, targets, tokens_BN.shape[1])
 
@@ -73,10 +73,8 @@ class MaskedObjective:
         settings, special = self.settings, self.vocabulary.special
         flat = tokens_BN.reshape(-1).astype(np.int64)
         candidates = np.flatnonzero(~np.isin(flat, list(special)))
-        if not candidates.size:
-            raise Mistake("the batch has only special tokens: there is nothing to mask")
         random = step_random(b"mask", seed, step)
-        count = max(1, round(settings.rate * candidates.size))
+        count = min(max(1, round(settings.rate * candidates.size)), candidates.size)
         positions = np.sort(random.choice(candidates, count, replace=False, shuffle=False))
         targets = flat[positions]
         draw = random.random(count)

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from experiments.failures.failure import Mistake
 from experiments.objectives.kinds.masked import MaskedObjective, Masking
 from experiments.objectives.objective import Batch, Vocabulary
 from experiments.objectives.step_random import step_random
@@ -41,11 +40,9 @@ class MaskedSopObjective(MaskedObjective):
     """
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """The batch, a pure function of the arguments. Raises Mistake if no document has two tokens in a row."""
+        """The batch, a pure function of the arguments."""
         length = tokens_BN.shape[1]
         texts = [text for row in tokens_BN if len(text := self.longest_text(row)[: length - 3]) > 1]
-        if not texts:
-            raise Mistake("the batch has no two adjacent tokens of one document: there are no segments to order")
         random = step_random(b"swap", seed, step)
         swapped = random.random(len(texts)) < 0.5
         parting = 1 + (random.random(len(texts)) * [len(text) - 1 for text in texts]).astype(np.int64)

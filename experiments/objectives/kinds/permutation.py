@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from experiments.failures.failure import Mistake
 from experiments.objectives.objective import Batch, ObjectiveKind, Vocabulary
 from experiments.objectives.step_random import step_random
 from experiments.settings.group import Seed
@@ -44,10 +43,8 @@ class PermutationObjective:
         self.settings, self.vocabulary = settings, vocabulary
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """The batch, a pure function of the arguments. Raises Mistake if all tokens are special."""
+        """The batch, a pure function of the arguments."""
         ordinary = ~np.isin(tokens_BN, list(self.vocabulary.special))
-        if not ordinary.any():
-            raise Mistake("the batch has only special tokens: there is nothing to predict")
         random = step_random(b"perm", seed, step)
         # -1 puts the special tokens first, so that they are given
         drawn = np.where(ordinary, random.random(tokens_BN.shape), -1.0)

@@ -73,9 +73,14 @@ class Learner:
     say: Callable[[str], None] = lambda message: None
 
     def take(self, step: int, learning_rate: float) -> StepOutcome:
-        """Take the step of this number. Raises NonFiniteError before a weight has changed, OutOfMemoryError."""
+        """Take the step of this number. Raises NonFiniteError before a weight has changed, OutOfMemoryError.
+
+        A step with nothing to predict changes nothing.
+        """
         index = step - 1
         batch = self.batch(index)
+        if not len(batch.targets):
+            return StepOutcome(batch, LossSums(*torch.zeros(len(LossSums._fields), dtype=torch.float64)), 0.0)
         sums, total_norm = self.gradient(batch, index), self.gradient_norm()
         # one copy, because each waits for the device
         numbers = torch.stack([*sums, total_norm.to(sums.tokens)]).cpu()

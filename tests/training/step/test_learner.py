@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from experiments.config.compose import compose
 from experiments.config.groups import options
+from experiments.failures.failure import Mistake
 from experiments.tasks.pretraining import Pretraining
+from experiments.training.set_up import kernels
 from experiments.training.step import micro_batches
 from experiments.training.step.learner import Learner, learner_of
 
@@ -56,6 +59,18 @@ def test_a_step_is_a_function_of_the_weights_and_its_number(learner):
     assert torch.equal(again.batch.tokens, outcomes[2].batch.tokens)
     assert float(again.sums.tokens) == float(outcomes[2].sums.tokens) != float(outcomes[1].sums.tokens)
     assert again.gradient_norm == outcomes[2].gradient_norm > 0
+
+
+def test_a_step_with_nothing_to_predict_changes_nothing(learner, settings):
+    one = learner()
+    before = [parameter.clone() for parameter in one.parameters()]
+    one.sequences = one.sequences._replace(tokens=np.full_like(one.sequences.tokens, 2))
+    outcome = one.take(1, 1e-3)
+    assert len(outcome.batch.targets) == outcome.gradient_norm == float(torch.stack(outcome.sums).sum()) == 0
+    assert all(map(torch.equal, before, one.parameters()))
+    # a whole split of such steps is a mistake
+    with pytest.raises(Mistake, match="finds nothing to predict in the train split at length=16"):
+        kernels(one, settings())
 
 
 def test_the_outcome_of_a_step_is_that_of_its_gradient(learner):
