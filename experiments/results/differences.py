@@ -51,12 +51,12 @@ def measured(configurations: Mapping[int, Configuration], results: Sequence[Fiel
 def baselines(known: Mapping[int, Measured]) -> list[int]:
     """The configurations that may be the baseline, the most suitable first.
 
-    Those of the variant DEFAULT come first, then those with most seeds, then those with the lowest loss.
+    Those of the variant DEFAULT come first, then those with most seeds, then the first of `known`. Losses do not count:
+    against the luckiest of several configurations, the others would too often seem worse.
     """
 
-    def suited(number: int) -> tuple[bool, int, float]:
-        losses = known[number].losses
-        return known[number].variant != DEFAULT, -len(losses), sum(losses.values()) / len(losses)
+    def suited(number: int) -> tuple[bool, int]:
+        return known[number].variant != DEFAULT, -len(known[number].losses)
 
     return sorted((number for number, one in known.items() if one.losses), key=suited)
 
