@@ -535,3 +535,11 @@ def test_a_new_table_is_two_new_files_and_no_edit(tmp_path, monkeypatch, capsys)
     shown = capsys.readouterr().out
     assert "9.5 (p)" in shown and "9.1 (p)" in shown and "**M1, not resolved.** Two are better." in shown
     assert "0 of 2 done, missing" in shown
+
+
+def test_the_claim_on_dynamic_projections_varies_only_that_they_depend_on_the_input():
+    table = load("shazeer2020/dynamic")
+    (claim,) = table.claims.values()
+    for part in claim.parsed():
+        own, other = ({*table.rows[row].overrides.split()} for row in part.rows)
+        assert own ^ other == {"variant=dynamic_talking_heads", "variant=talking_heads"}
