@@ -120,6 +120,11 @@ def check_claims(chosen: Sequence[str], name: str, table: Table, budget: str) ->
             )
         if count > 1:
             raise Mistake(f"--claim {claim!r}: is given {count} times")
+        if not known[claim].parts_at(table.rows_at(budget)):
+            raise Mistake(
+                f"--claim {claim!r}: the budget {budget} of {name} has the rows of none of its comparisons",
+                "give a larger --budget",
+            )
 
 
 def seeds_of(text: str) -> range:

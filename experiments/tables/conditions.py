@@ -120,11 +120,15 @@ def notes_of_definition(request: Request) -> Iterator[str]:
     of_budget = request.table.rows_at(request.budget_name)
     if left_out := [row.label for key, row in request.table.rows.items() if key not in of_budget]:
         yield f"This budget leaves these rows out: {'; '.join(left_out)}."
-    if others := len(request.table.claims_at(request.budget_name)) - len(request.claims):
-        yield (
-            f"It was asked for {joined([*request.claims])} alone: {others} other {plural('claim', others)} of this "
-            "table, and the rows that only other claims compare, are left out."
+    if others := len(request.other_claims):
+        rows = [row.label for key, row in of_budget.items() if key not in request.rows]
+        without = (
+            f" and these rows are left out: {'; '.join(rows)}."
+            if rows
+            else f" {'is' if others == 1 else 'are'} left out."
         )
+        asked = f"It was asked for {joined([*request.claims])} alone"
+        yield f"{asked}: {others} other {plural('claim', others)} of this table{without}"
     yield from untuned_families(request)
 
 

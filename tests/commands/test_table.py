@@ -128,6 +128,15 @@ def test_a_claim_that_the_table_does_not_make_is_refused(attn, heads_table, clai
     assert (refused.returncode, refused.stderr) == (2, f"attn table: --claim {said}\n")
 
 
+def test_a_claim_without_a_comparison_at_the_budget_is_refused(attn):
+    refused = attn("table", "bhojanapalli2020/figure1", "--claim", "wider")
+    why = "the budget nano of bhojanapalli2020/figure1 has the rows of none of its comparisons"
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        f"attn table: --claim 'wider': {why}\n  give a larger --budget\n",
+    )
+
+
 @pytest.mark.parametrize("asked", ["--dry-run", "--plan=4"])
 def test_a_file_that_is_missing_is_named_before_anything_is_measured(attn, tmp_path, heads_table, asked):
     done = attn("table", NAME, asked, "data=text", "data.train=missing.txt")

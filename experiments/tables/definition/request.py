@@ -87,6 +87,12 @@ class Request:
         return {key: claim for key, claim in claims.items() if not self.chosen_claims or key in self.chosen_claims}
 
     @property
+    def other_claims(self) -> dict[str, Claim]:
+        """The claims that are about this budget, but that the user did not choose."""
+        chosen = self.claims
+        return {key: claim for key, claim in self.table.claims_at(self.budget_name).items() if key not in chosen}
+
+    @property
     def schemes(self) -> dict[str, Scheme]:
         """The schemes of positions of this budget; in a table without schemes, one without a name."""
         return self.table.schemes_at(self.budget_name) or {"": OWN_POSITIONS}
