@@ -5,6 +5,7 @@ the tables that have not been run.
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -31,20 +32,25 @@ def write_index(folder: Path) -> Path:
     """Write the list anew from the comparisons of the folder's tables. Raises Mistake for a file without claims."""
     verdicts = _page(folder, "verdicts.md", "How a claim is decided")
     tables = _page(folder, "tables.md", "the papers' tables")
-    claims = claims_of(folder)
+    pages = claims_of(folder)
+    claims = _each_once(folder, pages)
     how = (
         f"`attn table NAME --out FOLDER` writes this page. {verdicts} explains the verdicts, and {tables} the budgets. "
         "A size is a difference between rows, the left side minus the right side of a comparison. If several "
         "comparisons have the verdict of their claim, it is the smallest and the largest of their means, else the mean "
         "with its 95% interval. For the time of a step it is a ratio. Verdicts under several schemes of positions are "
-        "listed in brackets if they differ."
+        "listed in brackets if they differ. If several pages decide a claim, that of the whole table counts, or else "
+        "the first by its name, and its line names the others."
     )
     blocks = ["# Results", _counts(claims), how, as_markdown([*_rows(folder, claims, are_checks=False)])]
     if checks := [*_rows(folder, claims, are_checks=True)]:
         blocks += ["## Checks of the code", "They are true by proof or by construction.", as_markdown(checks)]
-    with_results = set(map(table_of, claims))
+    with_results = {table_of(stem) for stem in pages if not _chosen_claims(folder, stem)}
     if missing := [name for name in names() if name not in with_results]:
-        how = "They have not been run with the present settings. Each command makes the table whose claim follows it."
+        how = (
+            "They have not been run as a whole with the present settings. Each command makes the table whose claim "
+            "follows it."
+        )
         blocks += ["## Tables without results", how]
         blocks += ["\n".join(f"* {_command(name)}: {load(name).shows}" for name in missing)]
     path = folder / INDEX
@@ -60,6 +66,34 @@ def claims_of(folder: Path) -> dict[str, list[dict[str, str]]]:
     """
     rendered = sorted(path.stem for path in folder.glob("*.md") if path.name != INDEX)
     return {stem: _claims(folder / f"{stem}{CLAIMS}") for stem in rendered}
+
+
+def _each_once(folder: Path, pages: Mapping[str, list[dict[str, str]]]) -> dict[str, list[dict[str, str]]]:
+    """The claims of each page without those that another page decides too and counts for. `also` says what those other
+    pages of a claim decide.
+
+    Which page counts does not depend on its verdicts: that of the whole table, or else the first by its name.
+    """
+    counting: dict[tuple[str, ...], dict[str, str]] = {}
+    shown: dict[str, list[dict[str, str]]] = {stem: [] for stem in pages}
+    for stem in sorted(pages, key=lambda stem: bool(_chosen_claims(folder, stem))):
+        for claim in pages[stem]:
+            place = (table_of(stem) or stem, claim["budget"], claim["claim"])
+            if first := counting.get(place):
+                first["also"] += f"; [another page]({stem}.md): {claim['verdict']}, {claim['pairs']}"
+            else:
+                counting[place] = claim | {"also": ""}
+                shown[stem].append(counting[place])
+    return {stem: of_page for stem, of_page in shown.items() if of_page or not pages[stem]}
+
+
+def _chosen_claims(folder: Path, stem: str) -> list[str]:
+    """The claims that a page was asked for; empty for a page of the whole table."""
+    numbers = folder / f"{stem}.json"
+    if not numbers.exists():
+        return []
+    chosen: list[str] = json.loads(numbers.read_text(encoding="utf-8")).get("chosen_claims", [])
+    return chosen
 
 
 def _counts(claims: Mapping[str, list[dict[str, str]]]) -> str:
@@ -150,7 +184,7 @@ def _ratio(logarithm: float) -> str:
 
 def _rows(folder: Path, claims: Mapping[str, list[dict[str, str]]], *, are_checks: bool) -> Iterator[Row]:
     """A row for each claim that is a check of the code, or for each of the others, and for a table without claims."""
-    keys = ("claim", "paper", "budget", "pairs", "size", "verdict", "origin", "schemes")
+    keys = ("claim", "paper", "budget", "pairs", "size", "verdict", "origin", "schemes", "also")
     for stem, of_table in claims.items():
         figure = folder / f"{stem}.svg"
         for claim in of_table or [dict.fromkeys(keys, "") | {"says": stem}]:
@@ -161,7 +195,7 @@ def _rows(folder: Path, claims: Mapping[str, list[dict[str, str]]], *, are_check
                     "claim": claim["claim"],
                     "what is claimed": f"[{claim['says']}]({stem}.md)",
                     **({} if are_checks else {"claimed by": by}),
-                    "verdict": f"**{claim['verdict']}**{schemes}" if claim["verdict"] else "no claim",
+                    "verdict": f"**{claim['verdict']}**{schemes}{claim['also']}" if claim["verdict"] else "no claim",
                     "size": claim["size"],
                     "pairs": claim["pairs"],
                     "budget": claim["budget"],

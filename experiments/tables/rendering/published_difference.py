@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from experiments.tables.definition.inequality import Statement
+from experiments.tables.definition.table import Direction
 from experiments.tables.report import Report
 
 PERPLEXITIES = ("ppl", "perplexity", "avg_ppl")  # metrics whose logarithm is a loss in nats
@@ -20,9 +21,10 @@ class PublishedDifference(NamedTuple):
     value: float
     metric: str
     comparable: bool  # in the unit of our score
+    better: Direction  # of the metric
 
     def __str__(self) -> str:
-        return f"{self.value:+.3g} {self.metric}"
+        return f"{self.value:+.3g} {self.metric}" + (" (higher is better)" if self.better == "higher" else "")
 
 
 def published_difference(part: Statement, report: Report) -> PublishedDifference | None:
@@ -47,4 +49,4 @@ def published_difference(part: Statement, report: Report) -> PublishedDifference
     if part.constant and not comparable:
         # it is a number of our score
         return None
-    return PublishedDifference(value + part.constant, metric, comparable)
+    return PublishedDifference(value + part.constant, metric, comparable, printed.better)
