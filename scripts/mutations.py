@@ -200,8 +200,8 @@ MUTATIONS = [
     ),
     Mutation(
         "experiments/statistics/comparison.py",
-        "replace(each, evidence=Anytime())",
-        "replace(each, evidence=each.evidence)",
+        "replace(each, evidence=Anytime(), marks=[",
+        "replace(each, marks=[",
         "statistics/test_comparison.py",
     ),
     Mutation(

@@ -60,6 +60,7 @@ class Compared:
     rows: Sequence[str] = ()
     evidence: Evidence = field(default_factory=Anytime)
     marks: Sequence[Mark] = ()  # reasons why a cell may not decide it; empty: all may
+    later: Sequence[Mark] = ()  # marks that it would have once it is resolved, if means and spreads stay the same
     steps: Sequence[Compared] = ()  # neighbours of a trend: shown, but they decide nothing
 
     exact = False
@@ -109,6 +110,15 @@ class Compared:
         return _fewest(len(self.differences), lambda count: min(self.p_values_with(count).values()) <= level)
 
     @cached_property
+    def outlook(self) -> ClaimOutcome | None:
+        """The outcome that added seeds show first, if mean and deviation stay the same; None for fewer than two."""
+        if len(self.differences) < 2:
+            return None
+        added = replace(self, evidence=Anytime(), marks=())
+        p_values = added.p_values_with(added.seeds_needed() or MOST_SEEDS)
+        return min(p_values, key=lambda outcome: (p_values[outcome], ORDER.index(outcome)))
+
+    @cached_property
     def _mean_and_deviation(self) -> tuple[float, float]:
         return mean_and_deviation(self.values)
 
@@ -152,10 +162,16 @@ class Exact:
     is_true: bool
     rows: Sequence[str] = ()
     marks: Sequence[Mark] = ()
+    later: Sequence[Mark] = ()
     steps: Sequence[Compared] = ()
 
     exact = True
     interval = None
+
+    @property
+    def outlook(self) -> ClaimOutcome | None:
+        """Its outcome; None if a row is missing."""
+        return ("holds" if self.is_true else "reversed") if self.differences else None
 
     @property
     def values(self) -> list[float]:
@@ -213,13 +229,16 @@ def claim_word(comparisons: Sequence[AnyComparison], level: float) -> Word:
 def claim_seeds(comparisons: Sequence[AnyComparison], level: float) -> int | None:
     """The number of seeds in all that decides the claim if seeds are added and all means and deviations stay the same.
 
-    Added seeds are no planned ones, so the evidence is anytime-valid. None for more than MOST_SEEDS, and if a
-    comparison has fewer than two pairs.
+    Added seeds are no planned ones, so the evidence is anytime-valid. A comparison with marks in `later` never decides.
+    None for more than MOST_SEEDS, and if a comparison has fewer than two pairs.
     """
     pairs = [len(comparison.values) for comparison in comparisons if not comparison.exact]
     if not pairs or min(pairs) < 2:
         return None
-    anytime = [replace(each, evidence=Anytime()) if isinstance(each, Compared) else each for each in comparisons]
+    anytime = [
+        replace(each, evidence=Anytime(), marks=[*each.marks, *each.later]) if isinstance(each, Compared) else each
+        for each in comparisons
+    ]
     return _fewest(min(pairs), lambda count: _claim_p_value([each.p_values_with(count) for each in anytime]) <= level)
 
 

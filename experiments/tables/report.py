@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.record.dotted import value_at
 from experiments.statistics.comparison import MarkKind
-from experiments.statistics.evidence import Evidence, interval, standard_error
+from experiments.statistics.evidence import Anytime, Evidence, interval, standard_error
 from experiments.tables.conditions import (
     CellOutcomes,
     Conditions,
@@ -84,12 +84,30 @@ class Report:
         """A verdict on every claim that is about this budget."""
         request = self.request
         measures = {scheme: self._measures(scheme) for scheme in request.schemes}
-        return decide(request.claims, request.budget, request.rows, measures, self.evidence)
+        return decide(request.claims, request.budget, request.rows, measures, self.evidence, self.others)
+
+    @property
+    def others(self) -> int:
+        """The number of verdicts on claims that the user did not choose, beside which the chosen ones are decided.
+
+        None count if the seeds have a plan, which is for the chosen claims alone.
+        """
+        request = self.request
+        if not isinstance(self.evidence, Anytime):
+            return 0
+        rows = request.table.rows_at(request.budget_name)
+        tried = (claim for claim in request.other_claims.values() if claim.parts_at(rows))
+        return sum(len(request.schemes) if claim.of == "score" else 1 for claim in tried)
 
     def known(self, row: str, scheme: str, key: str) -> Any:
         """A number of a row under a scheme of positions, or if it is unknown there, under another one."""
         own_first = [*under(scheme, self.lines), *self.lines]
         return _first(line.get(key) for line in own_first if line["row"] == row)
+
+    def step_ratios(self, row: str, other: str) -> list[float]:
+        """The ratio of the step times of two rows in each round of the bench, which times one scheme of positions."""
+        seconds = {self.request.configurations[key].row: of_row for key, of_row in self.step_seconds.items()}
+        return _ratios(seconds.get(row, {}), seconds.get(other, {}))
 
     def _measures(self, scheme: str) -> Measures:
         """The numbers that claims can be about under one scheme, by the row's own key."""
@@ -273,8 +291,12 @@ def _differences(scores: Mapping[int, float], baseline_scores: Mapping[int, floa
 
 def _ratio(of_row: Mapping[int, float], of_baseline: Mapping[int, float]) -> float | None:
     """The step time relative to the baseline's: the median of the ratios in each of the bench's rounds."""
-    ratios = [of_row[turn] / of_baseline[turn] for turn in of_row if turn in of_baseline]
+    ratios = _ratios(of_row, of_baseline)
     return median(ratios) if ratios else None
+
+
+def _ratios(of_row: Mapping[int, float], of_other: Mapping[int, float]) -> list[float]:
+    return [of_row[turn] / of_other[turn] for turn in of_row if turn in of_other]
 
 
 def _rank(request: Request, lines: Sequence[Line], printed: Mapping[str, dict[str, PublishedNumber]]) -> None:

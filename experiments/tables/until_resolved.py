@@ -97,18 +97,22 @@ def next_step(request: Request, source: Source, outcomes: Outcomes, report: Repo
 
 
 def _open(request: Request, report: Report) -> Iterator[_Open]:
-    """The comparisons that do not hold yet by themselves, of the claims that are not resolved, under each scheme."""
+    """The comparisons that do not hold yet, of the claims that seeds can decide, under each scheme."""
     for verdict in report.verdicts:
-        if verdict.claim.of != "score":
+        outlooks = {scheme: finding.outlook for scheme, finding in verdict.findings.items()}
+        if verdict.claim.of != "score" or not all(outlook.can_decide for outlook in outlooks.values()):
             continue
-        for scheme, finding in verdict.findings.items():
-            if finding.word != "not resolved":
+        for scheme, outlook in outlooks.items():
+            if outlook.word != "not resolved":
                 continue
-            level = finding.level / len(finding.comparisons)
-            for comparison in finding.comparisons:
-                if comparison.word(level) == "not resolved":
-                    rows = [configuration_key(row, scheme) for row in comparison.rows]
-                    yield _Open(verdict.key, comparison, rows, comparison.seeds_needed(level))
+            cannot_hold = any(comparison.later for comparison in outlook.undecided)
+            for comparison in outlook.undecided:
+                if comparison.later or (cannot_hold and comparison.outlook == "holds"):
+                    continue
+                # one that contradicts the claim does so at a stricter level
+                level = outlook.level / (1 if comparison.outlook == "holds" else len(outlook.comparisons))
+                rows = [configuration_key(row, scheme) for row in comparison.rows]
+                yield _Open(verdict.key, comparison, rows, comparison.seeds_needed(level))
 
 
 def _next_seed(source: Source, outcomes: Outcomes, rows: Sequence[str]) -> list[TableCell]:

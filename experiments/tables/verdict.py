@@ -16,12 +16,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from experiments.failures.wording import joined, plural
 from experiments.statistics.comparison import (
     AnyComparison,
     Compared,
     Exact,
+    Mark,
     MarkKind,
     Word,
     claim_p_value,
@@ -38,6 +40,7 @@ from experiments.tables.marks import untuned_marks
 
 TIME_MARGIN = 0.02  # for the log of a ratio of step times: the bench cannot resolve less, even on a quiet machine
 SAME = "means and spreads stay the same"
+UNDECIDED: tuple[Word, ...] = ("not tested", "not resolved")  # the first of them is the verdict of all schemes
 # row -> seed -> number
 Numbers = Mapping[str, Mapping[int, float]]
 
@@ -56,6 +59,41 @@ class Measures:
 
 
 @dataclass(frozen=True)
+class Outlook:
+    """What added seeds would lead to under one scheme of positions, if means and spreads stay the same.
+
+    Added seeds end a plan, so the evidence of all comparisons is anytime-valid.
+    """
+
+    comparisons: list[AnyComparison]
+    word: Word  # of the present seeds
+    level: float
+    seeds: int | None  # in all, that decide the claim; None: over MOST_SEEDS, too few pairs, or never
+    marks: Sequence[Mark] = ()  # reasons why no number of seeds decides it
+    lacks_rows: bool = False  # no number of seeds decides it, because it could not hold without further rows
+
+    @property
+    def undecided(self) -> list[AnyComparison]:
+        """The comparisons that do not hold yet."""
+        return [comparison for comparison in self.comparisons if comparison.word(self.level) != "holds"]
+
+    @property
+    def have(self) -> int:
+        """The seeds of the undecided comparison that has the fewest."""
+        return min((len(comparison.values) for comparison in self.undecided), default=0)
+
+    @property
+    def more(self) -> int | None:
+        """The number of further seeds; None where `seeds` is None."""
+        return None if self.seeds is None else max(self.seeds - self.have, 1)
+
+    @property
+    def can_decide(self) -> bool:
+        """Whether seeds alone may decide the claim, as far as is known, or it is decided."""
+        return self.word not in UNDECIDED or (self.word == "not resolved" and not self.marks and not self.lacks_rows)
+
+
+@dataclass(frozen=True)
 class Finding:
     """The decision on a claim under one scheme of positions."""
 
@@ -63,6 +101,7 @@ class Finding:
     word: Word
     level: float  # level at which it was decided, or would be beside the table's other claims
     why: str  # of `not resolved` and `not tested`
+    outlook: Outlook
 
 
 @dataclass(frozen=True)
@@ -78,14 +117,10 @@ class Verdict:
     def word(self) -> Word:
         """The verdict that all schemes share; `depends` if they are resolved and differ."""
         words = [finding.word for finding in self.findings.values()]
-        for unresolved in ("not tested", "not resolved"):
-            if unresolved in words:
-                return unresolved
+        for undecided in UNDECIDED:
+            if undecided in words:
+                return undecided
         return words[0] if len(set(words)) == 1 else "depends"
-
-    def can_hold(self, scheme: str) -> bool:
-        """Whether the budget has enough of its comparisons."""
-        return _are_enough(self.findings[scheme].comparisons, self.claim)
 
     @property
     def why(self) -> str:
@@ -100,6 +135,7 @@ def decide(
     present: Mapping[str, object],
     measures: Mapping[str, Measures],
     evidence: Evidence | None = None,
+    others: int = 0,
 ) -> list[Verdict]:
     """A verdict on every claim.
 
@@ -109,26 +145,54 @@ def decide(
         present: the rows that the budget has.
         measures: the numbers under each scheme of positions; a table without schemes has one with the name "".
         evidence: anytime-valid unless the seeds were planned.
+        others: the number of further verdicts, which take their share of the allowed error.
     """
-    evidence = evidence or Anytime()
-    compared = {
-        (key, scheme): _compare(claim, budget, present, of_scheme, evidence)
-        for key, claim in claims.items()
-        for scheme, of_scheme in _schemes(claim, measures).items()
-    }
-    # a claim without rows here takes no share of the allowed error
-    family = [place for place, comparisons in compared.items() if comparisons]
-    levels = dict(zip(family, holm_levels([claim_p_value(compared[place]) for place in family]), strict=True))
-    undecided = sum(level == 0 for level in levels.values())
+
+    def judged_by(evidence: Evidence) -> dict[tuple[str, str], _Judged]:
+        compared = {
+            (key, scheme): _compare(claim, budget, present, of_scheme, evidence)
+            for key, claim in claims.items()
+            for scheme, of_scheme in _schemes(claim, measures).items()
+        }
+        return _judge(compared, claims, others)
+
+    judged = judged_by(evidence := evidence or Anytime())
+    added = judged if isinstance(evidence, Anytime) else judged_by(Anytime())
     verdicts = []
     for key, claim in claims.items():
         findings = {
-            scheme: _finding(claim, compared[key, scheme], levels.get((key, scheme), 0.0), ALPHA / max(1, undecided))
-            for scheme in _schemes(claim, measures)
+            scheme: _finding(claim, judged[key, scheme], added[key, scheme]) for scheme in _schemes(claim, measures)
         }
         rows = dict.fromkeys(row for part in claim.parsed() for row in part.rows)
         verdicts.append(Verdict(key, claim, findings, [row for row in rows if row not in present]))
     return verdicts
+
+
+class _Judged(NamedTuple):
+    """The comparisons of a claim under a scheme, with the word at the level that Holm's correction leaves."""
+
+    comparisons: list[AnyComparison]
+    word: Word
+    level: float
+
+
+def _judge(
+    compared: Mapping[tuple[str, str], list[AnyComparison]], claims: Mapping[str, Claim], others: int
+) -> dict[tuple[str, str], _Judged]:
+    # a claim without rows here takes no share of the allowed error
+    family = [place for place, comparisons in compared.items() if comparisons]
+    p_values = [claim_p_value(compared[place]) for place in family]
+    # the p-values of the other verdicts are not known; with 1, the correction is the strictest
+    levels = dict(zip(family, holm_levels([*p_values, *others * [1.0]]), strict=False))
+    next_level = ALPHA / max(1, others + sum(level == 0 for level in levels.values()))
+    judged = {}
+    for place, comparisons in compared.items():
+        level = levels.get(place, 0.0)
+        word = claim_word(comparisons, level) if comparisons else "not tested"
+        if word == "holds" and not _are_enough(comparisons, claims[place[0]]):
+            word = "not tested"
+        judged[place] = _Judged(comparisons, word, (level or next_level) if comparisons else 0.0)
+    return judged
 
 
 def _schemes(claim: Claim, measures: Mapping[str, Measures]) -> dict[str, Measures]:
@@ -136,19 +200,31 @@ def _schemes(claim: Claim, measures: Mapping[str, Measures]) -> dict[str, Measur
     return dict(measures) if claim.of == "score" else {"": next(iter(measures.values()))}
 
 
-def _finding(claim: Claim, comparisons: list[AnyComparison], level: float, next_level: float) -> Finding:
-    if not comparisons:
-        return Finding(comparisons, "not tested", 0.0, "this budget has the rows of none of its comparisons")
-    word = claim_word(comparisons, level)
-    level = level or next_level
+def _finding(claim: Claim, judged: _Judged, added: _Judged) -> Finding:
+    comparisons, word, level = judged
+    outlook = _outlook(claim, added)
+    why = ""
     if word == "not tested":
-        every_mark = dict.fromkeys(mark for comparison in comparisons for mark in comparison.marks)
-        return Finding(comparisons, word, level, "; ".join(map(str, every_mark)))
-    if word == "holds" and not _are_enough(comparisons, claim):
-        why = f"this budget has the rows of {len(comparisons)} of its {len(claim.parsed())} comparisons"
-        return Finding(comparisons, "not tested", level, why)
-    why = _what_would_resolve(claim, comparisons, level) if word == "not resolved" else ""
-    return Finding(comparisons, word, level, why)
+        marks = dict.fromkeys(str(mark) for comparison in comparisons for mark in comparison.marks)
+        why = "; ".join(marks) or _rows_are_missing(claim, comparisons)
+    elif word == "not resolved":
+        why = _what_would_resolve(claim, comparisons, level, outlook)
+    return Finding(comparisons, word, level, why, outlook)
+
+
+def _outlook(claim: Claim, added: _Judged) -> Outlook:
+    comparisons, word, level = added
+    # one of these decides the claim whatever the others show
+    contradicts = any(each.outlook != "holds" and not each.marks and not each.later for each in comparisons)
+    later = [] if contradicts else [*dict.fromkeys(mark for each in comparisons for mark in each.later)]
+    lacks_rows = not contradicts and not _are_enough(comparisons, claim)
+    return Outlook(comparisons, word, level, claim_seeds(comparisons, level), later, lacks_rows)
+
+
+def _rows_are_missing(claim: Claim, comparisons: Sequence[AnyComparison]) -> str:
+    if not comparisons:
+        return "this budget has the rows of none of its comparisons"
+    return f"this budget has the rows of {len(comparisons)} of its {len(claim.parsed())} comparisons"
 
 
 def _are_enough(comparisons: Sequence[AnyComparison], claim: Claim) -> bool:
@@ -163,7 +239,7 @@ def _compare(
     if claim.of == "score":
         return [_score(part, claim, budget, measures, evidence) for part in parts]
     if claim.of == "step_time":
-        return [_step_time(part, measures, evidence) for part in parts]
+        return [_step_time(part, measures) for part in parts]
     return [_parameters(part, measures) for part in parts if isinstance(part, Inequality)]
 
 
@@ -181,14 +257,17 @@ def _score(part: Statement, claim: Claim, budget: Budget, measures: Measures, ev
     # a cell that fails to train is what a claim of failure is about
     exempt = claim.of_failure and part.relation == ">"
     learned_too_little = [] if exempt else marks(made, measures.stuck, measures.late_gain)
-    return replace(
-        made, marks=learned_too_little + untuned_marks(made, part.contrast(measures.sizes), measures.untuned)
+    now, later = (
+        untuned_marks(made, outcome, part.contrast(measures.sizes), measures.untuned) if measures.untuned else []
+        for outcome in (made.word(), made.outlook if made.word() == "not resolved" else None)
     )
+    return replace(made, marks=learned_too_little + now, later=later)
 
 
-def _step_time(part: Statement, measures: Measures, evidence: Evidence) -> Compared:
+def _step_time(part: Statement, measures: Measures) -> Compared:
+    # a plan is one of seeds, and not of the bench's rounds
     differences = _differences(part, measures.step_time, measures, math.log)
-    return Compared(f"log step time: {part}", part.relation, differences, 1, TIME_MARGIN, part.rows, evidence)
+    return Compared(f"log step time: {part}", part.relation, differences, 1, TIME_MARGIN, part.rows, Anytime())
 
 
 def _parameters(part: Inequality, measures: Measures) -> Exact:
@@ -208,8 +287,10 @@ def _differences(
     return {seed: sum(factor * scale(numbers[row][seed]) for row, factor in factors.items()) for seed in sorted(seeds)}
 
 
-def _what_would_resolve(claim: Claim, comparisons: Sequence[AnyComparison], level: float) -> str:
-    """The comparisons that are undecided, and how many more seeds or rounds would decide the claim."""
+def _what_would_resolve(claim: Claim, comparisons: Sequence[AnyComparison], level: float, outlook: Outlook) -> str:
+    """The comparisons that are undecided, and how many more seeds or rounds would decide the claim, or why none
+    would.
+    """
     unit = claim.paired_by
     if unpaired := [_formula(comparison) for comparison in comparisons if not comparison.values]:
         which = joined(unpaired) if len(unpaired) < len(comparisons) else "any comparison"
@@ -219,13 +300,15 @@ def _what_would_resolve(claim: Claim, comparisons: Sequence[AnyComparison], leve
         return "its plan is not complete"
     is_or_are = f"{plural('comparison', len(undecided))} {'is' if len(undecided) == 1 else 'are'}"
     named = f"the undecided {is_or_are} {joined([_undecided(comparison, unit) for comparison in undecided])}"
-    fewest = min(len(comparison.values) for comparison in undecided)
-    needed = claim_seeds(comparisons, level)
-    if needed is None and fewest < 2:
+    if outlook.marks:
+        return f"{named}; more {unit}s would not decide the claim if {SAME}: {'; '.join(map(str, outlook.marks))}"
+    if outlook.lacks_rows:
+        return f"{named}; more {unit}s would not decide the claim if {SAME}: {_rows_are_missing(claim, comparisons)}"
+    fewest, more = outlook.have, outlook.more
+    if more is None and fewest < 2:
         return f"{named}; give 4 {unit}s or more"
-    if needed is None:
+    if more is None:
         return f"{named}; over {MOST_SEEDS:,} {unit}s would be needed if {SAME}"
-    more = max(needed - fewest, 1)
     return f"{named}; about {more} {plural(unit, more)} more than these {fewest} would decide the claim if {SAME}"
 
 

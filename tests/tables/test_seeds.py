@@ -22,6 +22,7 @@ from experiments.statistics.evidence import Evidence
 from experiments.tables import seed_plan
 from experiments.tables.conditions import Conditions
 from experiments.tables.definition.request import Request, load
+from experiments.tables.definition.table import UNTUNED
 from experiments.tables.report import Report, report
 from experiments.tables.seed_plan import CheckedPlan, evidence_of, make_plan, plan_of, plans
 from experiments.tables.seeds import begun_seeds
@@ -148,18 +149,38 @@ def test_the_third_failure_of_a_row_is_the_last(tmp_path):
 def test_the_next_seed_goes_to_the_comparison_that_needs_the_fewest_more(tmp_path):
     asked = request(tmp_path)
     source = Made({"h8": 0.0, "h16": 0.0, "h32": 0.0}, spread=0.0)
-    # 24 pairs with a mean of 3/4 deviation, and four with a mean of one
+    # 24 pairs with a mean of 0.7 deviations, and four with a mean of one
     for seed in range(24):
         turn = (-1) ** seed
-        source.done |= {("h8", seed): 4.0, ("h16", seed): 4.075 + 0.1 * turn}
+        source.done |= {("h8", seed): 4.0, ("h16", seed): 4.07 + 0.1 * turn}
         if seed < FIRST_SEEDS:
             source.done["h32", seed] = source.done["h16", seed] + 0.1 + 0.1 * turn
     made = reported(asked, source)
     finding = made.verdicts[0].findings[""]
-    first, second = (each.seeds_needed(finding.level / 2) for each in finding.comparisons)
+    first, second = (each.seeds_needed(finding.level) for each in finding.comparisons)
     assert first > second and first - 24 < second - FIRST_SEEDS
     step = step_of(asked, source)
     assert {(cell.row, cell.seed) for cell in step.cells} == {("h8", 24), ("h16", 24)}
+
+
+def test_no_seed_goes_to_what_holds_already_or_to_a_claim_that_none_decides(tmp_path):
+    asked = request(tmp_path)
+    source = Made({"h8": 0.0, "h16": 0.0, "h32": 0.0}, spread=0.0)
+    for seed in range(FIRST_SEEDS):
+        turn = (-1) ** seed
+        source.done |= {("h8", seed): 4.0, ("h16", seed): 4.1 + 0.02 * turn, ("h32", seed): 4.2 + 0.1 * turn}
+    outlook = reported(asked, source).verdicts[0].findings[""].outlook
+    first, second = outlook.comparisons
+    assert first.word(outlook.level) == "holds" and first.word(outlook.level / 2) == second.word() == "not resolved"
+    assert {cell.row for cell in step_of(asked, source).cells} == {"h16", "h32"}
+    # h32 is worse, so a rate of its own could undo what more seeds show
+    row = asked.table.rows["h32"].model_copy(update={"family": "other"})
+    budget = asked.table.budget("nano")
+    rates = budget.learning_rates | {"other": UNTUNED}
+    budgets = {"nano": budget.model_copy(update={"learning_rates": rates})}
+    table = asked.table.model_copy(update={"rows": asked.table.rows | {"h32": row}, "budgets": budgets})
+    untuned = replace(asked, table=table)
+    assert reported(untuned, source).verdicts[0].word == "not resolved" and step_of(untuned, source) is None
 
 
 def test_no_hours_make_nothing_but_a_report(tmp_path):

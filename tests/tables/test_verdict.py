@@ -78,6 +78,34 @@ def test_what_is_missing_is_said_of_the_undecided_comparisons_alone():
     assert made.why.startswith(f"the undecided comparison is a < b (+-{half_width(undecided):.2g}); about ")
 
 
+def test_seeds_are_those_of_what_will_not_be_marked():
+    scores = {"a": row(4.0, 30.0, turn=1), "b": row(3.7), "c": row(4.0, 40.0, turn=2), "d": row(3.7)}
+    made = verdicts({"C": ["a > b", "c > d"]}, scores, untuned=["a"])[0]
+    marked, unmarked = made.findings[""].comparisons
+    assert marked.outlook == unmarked.outlook == "reversed" and marked.later and not unmarked.later
+    assert made.findings[""].outlook.can_decide, "for the second contradicts the claim"
+    assert marked.seeds_needed(0.025) < made.findings[""].outlook.seeds == unmarked.seeds_needed(0.025)
+
+
+def test_added_seeds_end_a_plan_also_for_what_it_has_resolved():
+    both = {"first": beside(3.0), "second": beside(2.2)}
+    made = verdict("a > b", both, budget=NARROW, evidence=Planned())
+    first, second = made.findings.values()
+    assert (first.word, first.outlook.word) == ("holds", "not resolved") and second.word == "not resolved"
+    for scheme, finding in verdict("a > b", both, budget=NARROW).findings.items():
+        added, outlook = finding.outlook, made.findings[scheme].outlook
+        assert (outlook.level, outlook.seeds, outlook.more) == (added.level, added.seeds, added.more)
+
+
+def test_rounds_of_the_bench_are_no_planned_seeds():
+    steps = {"a": dict.fromkeys(range(4), 1.0), "b": {turn: 1.0 + 0.01 * turn for turn in range(4)}}
+    planned, anytime = (
+        verdict("b > a", {"a": CLEAR, "b": CLEAR}, of="step_time", step_time=steps, evidence=each)
+        for each in (Planned(), Anytime())
+    )
+    assert comparison(planned).interval == comparison(anytime).interval
+
+
 def test_a_plan_that_is_not_complete_is_the_reason():
     assert verdict("a > b", {"a": CLEAR, "b": WORSE}, evidence=Waiting()).why == "its plan is not complete"
 
@@ -280,6 +308,9 @@ def test_a_claim_most_of_whose_comparisons_are_missing_may_fail_but_not_hold():
     assert made.word == "not tested" and made.why == "this budget has the rows of 1 of its 3 comparisons"
     assert verdicts({"C": ["a > b", "a > c"]}, scores)[0].word == "holds"
     assert verdicts({"C": ["b > a", "a > c", "a > d"]}, scores)[0].word == "reversed"
+    noisy = verdicts({"C": ["a > b", "a > c", "a > d"]}, {"a": CLEAR, "b": row(4.5, 60.0, turn=2)})[0]
+    assert noisy.word == "not resolved" and not noisy.findings[""].outlook.can_decide
+    assert noisy.why.endswith(f"stay the same: {made.why}")
 
 
 def beside(t: float) -> dict[str, dict[int, float]]:

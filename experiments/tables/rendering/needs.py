@@ -6,59 +6,66 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from experiments.display.rows import time_text
 from experiments.failures.wording import joined, plural
-from experiments.statistics.comparison import Compared, Mark, MarkKind, claim_seeds
-from experiments.statistics.evidence import MOST_SEEDS, Waiting
+from experiments.statistics.comparison import AnyComparison, Compared, Mark, MarkKind
+from experiments.statistics.evidence import MOST_SEEDS, Anytime, Waiting
 from experiments.tables.definition.request import configuration_key
 from experiments.tables.definition.table import BUDGETS
 from experiments.tables.report import Report
 from experiments.tables.tuning import SEEDS as TRIAL_SEEDS
 from experiments.tables.until_resolved import FIRST_SEEDS
-from experiments.tables.verdict import Finding, Verdict
+from experiments.tables.verdict import UNDECIDED, Outlook, Verdict
 
-# of an H200, with 12 models of 4 layers at once and with a single one (docs/gpu.md)
+# of an H200 in bf16, with 12 models of 4 layers at once and with a single one (docs/gpu.md)
 LAYERS_TIMES_TOKENS_PER_SECOND = 4 * 600_000
 OF_A_SINGLE_MODEL = 4 * 66_200
 FEWEST_RATES = 3  # of a tuning: the best one and its neighbours
 
 
 def needs(verdict: Verdict, scheme: str, report: Report) -> str | None:
-    """What would decide a claim under a scheme of positions; None if it is decided."""
+    """What would decide a claim under a scheme of positions; None if it is decided there, and stays so if seeds are
+    added.
+    """
     finding = verdict.findings[scheme]
-    if finding.word not in ("not resolved", "not tested"):
+    if verdict.word not in UNDECIDED or {finding.word, finding.outlook.word}.isdisjoint(UNDECIDED):
         return None
-    if not finding.comparisons or (finding.word == "not tested" and not _marks(finding)):
-        return _other_budget(verdict, report)
+    if finding.word == "not tested":
+        if not _marks(finding.comparisons):
+            return _other_budget(verdict, report)
+        return "; ".join(_better_trainings(_marks(finding.comparisons), scheme, report))
     if verdict.claim.of == "step_time":
         return "more rounds on a quiet machine, minutes on a CPU; on a GPU, steps have other times"
-    if finding.word == "not tested":
-        return "; ".join(_better_trainings(finding, scheme, report))
-    seeds = _more_seeds(finding, scheme, report)
-    return seeds if verdict.can_hold(scheme) else f"{seeds}; to hold, it needs {_other_budget(verdict, report)}"
-
-
-def _more_seeds(finding: Finding, scheme: str, report: Report) -> str:
-    undecided = [comparison for comparison in finding.comparisons if comparison.word(finding.level) != "holds"]
-    if any(isinstance(each, Compared) and isinstance(each.evidence, Waiting) for each in undecided):
+    if any(isinstance(each, Compared) and isinstance(each.evidence, Waiting) for each in finding.comparisons):
         return "the other cells of its plan"
-    rows = list(dict.fromkeys(row for comparison in undecided for row in comparison.rows))
-    have = min(len(comparison.values) for comparison in undecided)
-    needed = claim_seeds(finding.comparisons, finding.level)
+    if marks := [*_marks(finding.outlook.comparisons), *finding.outlook.marks]:
+        return "; ".join(_better_trainings(marks, scheme, report))
+    if finding.outlook.lacks_rows:
+        return _other_budget(verdict, report)
+    seeds = _more_seeds(finding.outlook, scheme, report)
+    if not isinstance(report.evidence, Anytime):
+        seeds += "; or a new plan on fresh seeds (--plan)"
+    first = [name for name, other in verdict.findings.items() if not other.outlook.can_decide]
+    return seeds + (f"; but first what {joined(first)} needs, without which no seed decides the claim" if first else "")
+
+
+def _more_seeds(outlook: Outlook, scheme: str, report: Report) -> str:
+    rows = list(dict.fromkeys(row for comparison in outlook.undecided for row in comparison.rows))
+    have, more = outlook.have, outlook.more
     if have < FIRST_SEEDS:
         seeds, size = FIRST_SEEDS - have, "at least "
-    elif needed is None:
+    elif more is None:
         seeds, size = MOST_SEEDS - have, "over "
     else:
-        seeds, size = max(needed - have, 1), "about "
-    more = f"{size}{seeds:,} more {plural('seed', seeds)} of {joined(rows)}"
-    return f"{more}, {_cost(dict.fromkeys(rows, seeds), scheme, report)}"
+        seeds, size = more, "about "
+    said = f"{size}{seeds:,} more {plural('seed', seeds)} of {joined(rows)}"
+    return f"{said}, {_cost(dict.fromkeys(rows, seeds), scheme, report)}"
 
 
-def _better_trainings(finding: Finding, scheme: str, report: Report) -> Iterator[str]:
+def _better_trainings(marks: Sequence[Mark], scheme: str, report: Report) -> Iterator[str]:
     """For the rows with marks, the trainings that could decide the claim."""
     rows: dict[MarkKind, list[str]] = {}
-    for mark in _marks(finding):
+    for mark in marks:
         rows.setdefault(mark.kind, []).append(mark.row)
-    seeds = {mark.row: report.known(mark.row, scheme, "seeds") or FIRST_SEEDS for mark in _marks(finding)}
+    seeds = {mark.row: report.known(mark.row, scheme, "seeds") or FIRST_SEEDS for mark in marks}
     if untuned := rows.get("untuned", []):
         yield _tuned_rates(untuned, seeds, scheme, report)
 
@@ -98,9 +105,9 @@ def _other_budget(verdict: Verdict, report: Report) -> str:
     return "a budget with these rows"
 
 
-def _marks(finding: Finding) -> list[Mark]:
+def _marks(comparisons: Sequence[AnyComparison]) -> list[Mark]:
     """The reasons why rows may not decide comparisons, each once."""
-    return list(dict.fromkeys(mark for comparison in finding.comparisons for mark in comparison.marks))
+    return list(dict.fromkeys(mark for comparison in comparisons for mark in comparison.marks))
 
 
 def _cost(runs: Mapping[str, int], scheme: str, report: Report, steps: int = 1) -> str:
@@ -114,20 +121,30 @@ def _cost(runs: Mapping[str, int], scheme: str, report: Report, steps: int = 1) 
     if report.request.budget_name != BUDGETS[0] or report.request.table.source != "runs":
         return f"{said} (attn table {report.request.name} --dry-run estimates a run's time on a CPU or a GPU)"
     cpu = [_cpu_seconds(report, scheme, row) for row in runs]
-    gpu = [_product(report, scheme, row, ("tokens", "layers")) for row in runs]
+    gpu = [_layers_times_tokens(report, scheme, row) for row in runs]
     times = []
     if on_cpu := _total(runs, cpu):
         times.append(f"{time_text(steps * on_cpu)} on this table's CPU")
     if on_gpu := _total(runs, gpu):
         longest = max(each for each in gpu if each)
         seconds = steps * max(on_gpu / LAYERS_TIMES_TOKENS_PER_SECOND, longest / OF_A_SINGLE_MODEL)
-        times.append(f"{time_text(seconds)} on one GPU (H200)")
+        times.append(f"{time_text(seconds)} on one GPU (H200, bf16)")
     return f"{said}: about {' or '.join(times)}" if times else said
 
 
 def _cpu_seconds(report: Report, scheme: str, row: str) -> float | None:
     """The time of a run by the table's bench, else the processor time of its runs."""
     return _product(report, scheme, row, ("steps", "step_seconds")) or report.known(row, scheme, "processor_seconds")
+
+
+def _layers_times_tokens(report: Report, scheme: str, row: str) -> float | None:
+    """The work of a run. Where steps were timed, the row counts with the baseline's layers, times the ratio of its step
+    to the baseline's.
+    """
+    ratio = report.known(row, scheme, "step_time")
+    layers = report.known(report.request.table.baseline if ratio else row, scheme, "layers")
+    tokens = report.known(row, scheme, "tokens")
+    return tokens * layers * (ratio or 1.0) if tokens and layers else None
 
 
 def _total(runs: Mapping[str, int], of_one: Sequence[float | None]) -> float | None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from statistics import median
 
 from experiments.display.numbers import interval_text
 from experiments.failures.wording import joined, plural
 from experiments.statistics.comparison import AnyComparison, Compared, Exact
+from experiments.statistics.evidence import Anytime, interval
 from experiments.tables.definition.published import MARKS
 from experiments.tables.partial import SIGN
 from experiments.tables.rendering.needs import needs
 from experiments.tables.report import Report
-from experiments.tables.verdict import TIME_MARGIN, Verdict
+from experiments.tables.verdict import TIME_MARGIN, UNDECIDED, Verdict
 
 # in the order of the headline
 WORDS = {
@@ -29,6 +31,7 @@ ORIGINS = {
     "check": "a check of the code: it is true by proof or by construction",
 }
 SINGULAR = {"hold": "holds", "are": "is", "make": "makes", "depend": "depends"}
+LEAST_PARAMETERS = 0.01  # of the log of their ratio, from which on it is said
 PLURAL = {verb: verb for verb in SINGULAR}
 
 
@@ -84,7 +87,8 @@ def details(verdict: Verdict, report: Report) -> list[str]:
             lines.append(f"{indent}{comparison_line(comparison, report, scheme, unit)}")
             lines += [f"{indent}  step, which decides nothing: {_numbers(step, unit)}" for step in comparison.steps]
         if needed := needs(verdict, scheme, report):
-            lines.append(f"{indent}to decide it: {needed}")
+            aim = "to decide it" if finding.word in UNDECIDED else "to keep it with added seeds"
+            lines.append(f"{indent}{aim}: {needed}")
     if verdict.left_out:
         lines.append(f"without the rows {', '.join(verdict.left_out)}, which this budget does not have")
     if said := ORIGINS.get(verdict.claim.origin):
@@ -150,15 +154,16 @@ def closing_sentence(report: Report) -> str:
     count = sum(
         len(verdict.findings) for verdict in report.verdicts if any(f.comparisons for f in verdict.findings.values())
     )
-    tried = "one verdict is tried" if count == 1 else f"{count} verdicts are tried"
+    tried = "one verdict is tried here" if count == 1 else f"{count} verdicts are tried here"
+    if others := report.others:
+        tried += f", and {others} on the table's other claims {'counts' if others == 1 else 'count'} too"
     schemes = " under every scheme of positions" if any(report.request.schemes) else ""
     parts = (part for verdict in report.verdicts for part in verdict.claim.parts_at(report.request.rows))
     slack = ", without the margin that some comparisons allow" if any("~" in part.relation for part in parts) else ""
     return (
         f"A difference is the left side of the sign minus the right side, paired by seed{slack}. A claim holds if all "
-        f"of its comparisons hold{schemes}. Holm's correction keeps the chance of any wrong verdict below 5% ({tried} "
-        "here). "
-        "The words beside single comparisons are without this correction: each is at 95% by itself."
+        f"of its comparisons hold{schemes}. Holm's correction keeps the chance of any wrong verdict below 5% "
+        f"({tried}). The words beside single comparisons are without this correction: each is at 95% by itself."
     )
 
 
@@ -178,10 +183,13 @@ def _advantages(comparison: AnyComparison, report: Report, scheme: str) -> Itera
     if None in scores.values():
         return
     worse, better = sorted(scores, key=lambda row: comparison.sense * scores[row])
-    for key, noun, least in (("parameters", "parameters", 0.01), ("step_time", "time of a step", TIME_MARGIN)):
-        more, less = report.known(better, scheme, key), report.known(worse, scheme, key)
-        if more and less and math.log(more / less) > least:
-            yield f"{better} has {more / less:.2f} times the {noun}"
+    more, less = (report.known(row, scheme, "parameters") for row in (better, worse))
+    if more and less and math.log(more / less) > LEAST_PARAMETERS:
+        yield f"{better} has {more / less:.2f} times the parameters"
+    ratios = report.step_ratios(better, worse)
+    bounds = interval(Anytime(), [math.log(ratio) for ratio in ratios])
+    if bounds and bounds[0] > TIME_MARGIN:
+        yield f"{better} has {median(ratios):.2f} times the time of a step"
 
 
 def is_small(comparison: AnyComparison) -> bool:
