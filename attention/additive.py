@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from attention.kernels.problem import STAGES
 from attention.layers.attention_layer import AttendOptions, Sizes
 from attention.layers.cost import Cost
 from attention.layers.projected import ProjectedAttention
@@ -26,7 +27,7 @@ class Attention(ProjectedAttention):
     backward pass.
     """
 
-    stages = ("mixed_logits", "weights", "mixed_weights", "outputs")
+    stages = STAGES[1:]  # its logits are not QK^T
 
     def __init__(
         self,

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from attention.kernels import autocast
+from attention.kernels.problem import STAGES
 from attention.layers.attend import attend
 from attention.layers.attention_layer import AttendOptions, Sizes
 from attention.layers.cost import Cost
@@ -26,7 +27,7 @@ class Attention(ProjectedAttention):
     memory of another length, and as the backend `reference`. A rotary position rotates q and k before phi.
     """
 
-    stages = ("mixed_logits", "weights", "mixed_weights", "outputs")
+    stages = STAGES[1:]  # its logits are not QK^T
     own_kernel = "linear"
 
     def __init__(

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from attention import talking_heads
 from attention.kernels import autocast
+from attention.kernels.problem import STAGES
 from attention.layers.attention_layer import AttendOptions, check_sizes
 from attention.layers.cost import Cost
 
@@ -23,7 +24,7 @@ class Attention(talking_heads.Attention):
     also have a group norm and a scalar gate; this layer has neither.
     """
 
-    stages = ("mixed_logits", "weights", "mixed_weights", "outputs")
+    stages = STAGES[1:]  # its logits are not QK^T
     positional = True
 
     def __init__(

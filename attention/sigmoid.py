@@ -75,10 +75,7 @@ def attend_by_sigmoid(problem: Problem, hook: Hook) -> Tensor:
     if problem.bias is not None:
         logits = logits + problem.bias
     logits = hook("mixed_logits", logits)
-    allowed, _ = problem.permitted()
-    if problem.bias is not None:
-        reached = problem.bias != float("-inf")
-        allowed = reached if allowed is None else allowed & reached
+    allowed = problem.reached(problem.permitted()[0])
     if allowed is None:
         weights = torch.sigmoid(logits - logits.new_tensor(logits.shape[-1]).log())
     else:

@@ -112,13 +112,18 @@ class Problem(NamedTuple):
             queries, memory = self.query.shape[1], self.key.shape[1]
             seen = torch.ones(queries, memory, dtype=torch.bool, device=self.query.device).tril(first_row)
             allowed = seen if allowed is None else allowed & seen
+        if self.bias is None and self.mask is None:
+            return allowed, None
+        reached = self.reached(allowed)
+        return allowed, None if reached is None else ~reached.any(-1, keepdim=True)
+
+    def reached(self, allowed: Tensor | None) -> Tensor | None:
+        """Those of the `allowed` positions that no bias forbids, broadcastable to [B, h, N, M]; None: all of them."""
         if self.bias is None:
-            return allowed, None if self.mask is None or allowed is None else ~allowed.any(-1, keepdim=True)
+            return allowed
         # a NaN in the bias counts as reached, so that it stays visible
         reached = self.bias != float("-inf")
-        if allowed is not None:
-            reached = reached & allowed
-        return allowed, ~reached.any(-1, keepdim=True)
+        return reached if allowed is None else reached & allowed
 
 
 def _checked_seed(dropout: float, seed: Tensor | int | None) -> Tensor | None:

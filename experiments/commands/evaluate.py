@@ -51,12 +51,12 @@ def evaluate_runs(
     folders = [*map(RunFolder, dict.fromkeys(named_folders(selection, runs)))]
     if not folders:
         raise Mistake("which run?", "attn evaluate RUN; `attn compare` lists the finished ones")
-    settings = {folder.path: _checked(folder, overrides, split, generate) for folder in folders}
+    checked = [(folder, _checked(folder, overrides, split, generate)) for folder in folders]
     rows: list[Row] = []
     failures: list[Failure] = []
-    for folder in folders:
+    for folder, settings in checked:
         try:
-            rows.append(_scored(folder, settings[folder.path], split, checkpoint, generate))
+            rows.append(_scored(folder, settings, split, checkpoint, generate))
         except Failure as failure:
             if len(folders) == 1:
                 raise

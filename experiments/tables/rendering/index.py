@@ -8,7 +8,7 @@ import csv
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -33,7 +33,8 @@ def write_index(folder: Path) -> Path:
     verdicts = _page(folder, "verdicts.md", "How a claim is decided")
     tables = _page(folder, "tables.md", "the papers' tables")
     pages = claims_of(folder)
-    claims = _each_once(folder, pages)
+    of_whole_tables = [stem for stem in pages if not _chosen_claims(folder, stem)]
+    claims = _each_once(pages, of_whole_tables)
     how = (
         f"`attn table NAME --out FOLDER` writes this page. {verdicts} explains the verdicts, and {tables} the budgets. "
         "A size is a difference between rows, the left side minus the right side of a comparison. If several "
@@ -45,7 +46,7 @@ def write_index(folder: Path) -> Path:
     blocks = ["# Results", _counts(claims), how, as_markdown([*_rows(folder, claims, are_checks=False)])]
     if checks := [*_rows(folder, claims, are_checks=True)]:
         blocks += ["## Checks of the code", "They are true by proof or by construction.", as_markdown(checks)]
-    with_results = {table_of(stem) for stem in pages if not _chosen_claims(folder, stem)}
+    with_results = set(map(table_of, of_whole_tables))
     if missing := [name for name in names() if name not in with_results]:
         how = (
             "They have not been run as a whole with the present settings. Each command makes the table whose claim "
@@ -68,7 +69,9 @@ def claims_of(folder: Path) -> dict[str, list[dict[str, str]]]:
     return {stem: _claims(folder / f"{stem}{CLAIMS}") for stem in rendered}
 
 
-def _each_once(folder: Path, pages: Mapping[str, list[dict[str, str]]]) -> dict[str, list[dict[str, str]]]:
+def _each_once(
+    pages: Mapping[str, list[dict[str, str]]], of_whole_tables: Sequence[str]
+) -> dict[str, list[dict[str, str]]]:
     """The claims of each page without those that another page decides too and counts for. `also` says what those other
     pages of a claim decide.
 
@@ -76,7 +79,7 @@ def _each_once(folder: Path, pages: Mapping[str, list[dict[str, str]]]) -> dict[
     """
     counting: dict[tuple[str, ...], dict[str, str]] = {}
     shown: dict[str, list[dict[str, str]]] = {stem: [] for stem in pages}
-    for stem in sorted(pages, key=lambda stem: bool(_chosen_claims(folder, stem))):
+    for stem in [*of_whole_tables, *(stem for stem in pages if stem not in of_whole_tables)]:
         for claim in pages[stem]:
             place = (table_of(stem) or stem, claim["budget"], claim["claim"])
             if first := counting.get(place):
