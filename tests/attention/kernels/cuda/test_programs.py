@@ -365,9 +365,9 @@ def test_no_statement_by_which_threads_wait_is_superfluous(tmp_path, tries, chan
 GPUS = {(8, 0): 166_912, (8, 9): 101_376, (9, 0): 232_448, (10, 0): 232_448}
 RESERVED_BYTES = 1024  # of each block, by CUDA
 MIXED_SHAPES = [  # heads, K, V, terms; causal, masked, dropout
-    ((24, 24, 24), 32, 32, STATIC_TERMS),
-    ((24, 24, 24), 32, 32, STATIC_TERMS, True, True, 0.1),
     ((3, 5, 2), 24, 8, STATIC_TERMS, True, True, 0.1),
+    ((24, 24, 24), 32, 32, STATIC_TERMS, True, True, 0.1),
+    ((24, 24, 24), 32, 32, STATIC_TERMS),
     ((12, 12, 12), 64, 64, STATIC_TERMS, False, True),
     ((4, 4, 4), 64, 128, STATIC_TERMS),
     ((48, 48, 48), 16, 16, STATIC_TERMS),
@@ -388,6 +388,7 @@ UNMIXED_SHAPES = [
     ((24, 24, 24), 32, 32, (), True, True, 0.1),
     ((3, 3, 3), 24, 8, ()),
 ]
+# the first fits each of the GPUs
 SHAPES = [*MIXED_SHAPES[:3], *UNMIXED_SHAPES, *MIXED_SHAPES[3:]]
 WITH_NVRTC = pytest.mark.skipif(library.absence() is not None, reason=str(library.absence()))
 
@@ -412,7 +413,7 @@ def compile_for(capability: tuple[int, int], shape: tuple) -> int | None:
 
 
 @WITH_NVRTC
-@pytest.mark.parametrize(("capability", "shape"), [((8, 9), MIXED_SHAPES[2]), ((9, 0), UNMIXED_SHAPES[0])])
+@pytest.mark.parametrize(("capability", "shape"), [((8, 9), MIXED_SHAPES[0]), ((9, 0), UNMIXED_SHAPES[0])])
 def test_a_gpus_compiler_takes_the_programs(capability, shape):
     assert compile_for(capability, shape) is not None
 
