@@ -8,12 +8,12 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from attention.kernels.problem import STAGES
 from attention.layers.attention_layer import AttendOptions, Sizes
 from attention.layers.cost import Cost
 from attention.layers.projected import ProjectedAttention
+from attention.layers.recompute import recomputed
 
 # the most values of tanh(...) that exist at once, unless one query row of every example has more
 BLOCK_VALUES = 2**20
@@ -85,11 +85,7 @@ class Comparison(nn.Module):
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Compare each query with each key: query [B, N, H, K], key [B, M, H, K] -> logits [B, H, N, M]."""
         rows = max(1, BLOCK_VALUES // max(1, key.numel()))
-        blocks = [
-            checkpoint(self._compare, part, key, use_reentrant=False, preserve_rng_state=False)
-            for part in query.split(rows, dim=1)
-        ]
-        return torch.cat(blocks, dim=2)
+        return torch.cat([recomputed(self._compare, part, key) for part in query.split(rows, dim=1)], dim=2)
 
     def _compare(self, query: Tensor, key: Tensor) -> Tensor:
         query, key = query.transpose(1, 2), key.transpose(1, 2)

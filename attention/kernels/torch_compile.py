@@ -1,4 +1,5 @@
-"""Marks for torch.compile. The same marks of `torch.compiler` would import the compiler.
+"""What torch.compile has to know about functions. What `torch.compiler` and `torch.library` offer for it would import
+the compiler.
 
 That import takes a second of processor time, and most processes compile nothing.
 """
@@ -6,12 +7,14 @@ That import takes a second of processor time, and most processes compile nothing
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import torch
 
 # torch's own `torch.compiler.disable`, which imports the compiler at the first call
 from torch._compile import _disable_dynamo as not_compiled
 
-__all__ = ["constant", "not_compiled"]
+__all__ = ["constant", "not_compiled", "operator"]
 
 Function = TypeVar("Function", bound=Callable[[], object])
 
@@ -23,3 +26,21 @@ def constant(function: Function) -> Function:
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
+
+
+def operator(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a function of tensors on a CPU, which changes none of them, an operator, which torch.compile does not trace.
+
+    name: that of the operator, such as `attention::compiled`, for torch.library.register_fake and register_autograd.
+    torch.library.custom_op would do the same, but its operators import the compiler at their first call.
+    """
+    namespace, _, short = name.partition("::")
+
+    def make(function: Callable[..., Any]) -> Callable[..., Any]:
+        schema = torch.library.infer_schema(function, mutates_args=())
+        torch.library.define(name, schema, tags=torch.Tag.pt2_compliant_tag)
+        torch.library.impl(name, "cpu")(function)
+        made: Callable[..., Any] = getattr(getattr(torch.ops, namespace), short).default
+        return made
+
+    return make

@@ -261,8 +261,9 @@ def _import_training_stack() -> None:
     """Import everything that a cell imports before its first step, and read what its record says of its code."""
     for module in (
         "experiments.training.train",
+        "experiments.training.distributed.group",
         "tokenizers",
-        "torch._dynamo",  # by torch's optimizers
+        "numpy.random",  # by the order of the batches
         "numpy.ma",  # by numpy.unique
         "numpy.ctypeslib",  # by safetensors
     ):

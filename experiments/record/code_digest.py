@@ -66,6 +66,7 @@ COVERED_ROOMS = (
     "attention", "experiments/objectives", "experiments/model", "experiments/data", "experiments/tasks",
     "experiments/measure", "experiments/training",
 )  # fmt: skip
+SHARING = "experiments/training/distributed"  # how devices share a step, which no digest covers
 VERSIONED = ("experiments/data/packing.py", "experiments/tasks/finetuning/features.py")  # with a FORMAT
 KERNELS = kernel_modules()
 SOURCE_ENDINGS = (".cpp", ".cu", ".h")  # of what a kernel compiles, in the folder of its name
@@ -222,6 +223,8 @@ def import_covered() -> None:
     """
     for root, room in itertools.product((ROOT, *code_folders()), COVERED_ROOMS):
         for path in sorted((root / room).rglob("*.py")):
+            if path.is_relative_to(root / SHARING):
+                continue
             with suppress(Exception):
                 importlib.import_module(module_name(path.relative_to(root)))
                 module_source(path)

@@ -23,7 +23,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 # the modules that commands import while they run
 MODULES = (
-    "cli", "experiments.training.train", "torch._dynamo", "experiments.cells.prepare", "experiments.launch.plan",
+    "cli", "experiments.training.train", "experiments.cells.prepare", "experiments.launch.plan",
     "experiments.heads.sections", "attention.kernels.compiled.kernel",
     *(f"experiments.commands.{path.stem}" for path in sorted((ROOT / "experiments" / "commands").glob("[a-z]*.py"))),
 )  # fmt: skip

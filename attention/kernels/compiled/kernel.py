@@ -14,7 +14,7 @@ from torch import Tensor
 from attention.kernels.compiled import library
 from attention.kernels.dropout import keep_scale, keep_threshold, seed_number
 from attention.kernels.problem import Problem
-from attention.kernels.torch_compile import constant
+from attention.kernels.torch_compile import constant, operator
 
 TYPE_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float64: 2}
 # With at least HEADS_PER_THREAD heads for each thread, whole heads are divided evenly enough. Threads share an example
@@ -67,7 +67,7 @@ def attend(problem: Problem) -> Tensor:
 
 
 # An operator takes tensors and numbers but no tuples of them, so its arguments are the fields of the problem
-@torch.library.custom_op("attention::compiled", mutates_args=(), device_types="cpu")
+@operator("attention::compiled")
 def _attend(
     query: Tensor,
     key: Tensor,
@@ -87,12 +87,12 @@ def _attend(
     return output
 
 
-@_attend.register_fake
+@torch.library.register_fake("attention::compiled")
 def _(query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Tensor:
     return value.new_empty(*query.shape[:2], *value.shape[2:])
 
 
-@torch.library.custom_op("attention::compiled_backward", mutates_args=(), device_types="cpu")
+@operator("attention::compiled_backward")
 def _gradients(
     grad_output: Tensor,
     query: Tensor,
@@ -129,7 +129,7 @@ def _gradients(
     return [grads["grad_query"], grads["grad_key"], grads["grad_value"], *summed]
 
 
-@_gradients.register_fake
+@torch.library.register_fake("attention::compiled_backward")
 def _(grad_output: Tensor, *inputs: Any) -> list[Tensor]:
     query, key, value, logits, weights, bias = inputs[:6]
     summed = [query.new_empty(() if tensor is None else tensor.shape) for tensor in (logits, weights)]
@@ -150,7 +150,7 @@ def _backward(ctx: Any, grad_output: Tensor) -> tuple[Any, ...]:
     return (*(grad if has else None for grad, has in zip(grads, has_gradient, strict=True)), *5 * [None])
 
 
-_attend.register_autograd(_backward, setup_context=_save_inputs)
+torch.library.register_autograd("attention::compiled", _backward, setup_context=_save_inputs)
 
 
 class _Tensors(NamedTuple):

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.utils.checkpoint import checkpoint
 
+from attention.layers.recompute import recomputed
 from experiments.settings.model import Model
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -39,10 +39,7 @@ class FeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """x [..., D] -> [..., D]"""
         inner = (self.inner(x),) if self.gate is None else (self.inner(x), self.gate(x))
-        if not self.training:
-            return self._output(*inner)
-        output: Tensor = checkpoint(self._output, *inner, use_reentrant=False, preserve_rng_state=False)
-        return output
+        return recomputed(self._output, *inner) if self.training else self._output(*inner)
 
     def _output(self, inner: Tensor, gate: Tensor | None = None) -> Tensor:
         return self.outer(self.activation(inner) if gate is None else self.activation(gate) * inner)

@@ -8,12 +8,13 @@ from torch.optim import Optimizer
 
 from experiments.settings.optimizer import Adafactor
 from experiments.training.step.optimizers.parameter_groups import parameter_groups
+from experiments.training.step.optimizers.without_compiler import without_compiler
 
 
 def build(model: nn.Module, config: Adafactor, precision: str) -> list[Optimizer]:
     """Adafactor for all parameters."""
     return [
-        torch.optim.Adafactor(
+        without_compiler(torch.optim.Adafactor)(
             parameter_groups(model, model.parameters(), config),
             lr=config.learning_rate,
             beta2_decay=config.beta2_decay,

@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 
 from experiments.settings.optimizer import AdamW, Muon
 from experiments.training.step.optimizers.parameter_groups import parameter_groups
+from experiments.training.step.optimizers.without_compiler import without_compiler
 
 
 def build(model: nn.Module, config: AdamW, precision: str) -> list[Optimizer]:
@@ -19,6 +20,6 @@ def build(model: nn.Module, config: AdamW, precision: str) -> list[Optimizer]:
 
 def adamw(groups: list[dict[str, Any]], config: AdamW | Muon) -> Optimizer:
     """AdamW for these groups of parameters."""
-    return torch.optim.AdamW(
+    return without_compiler(torch.optim.AdamW)(
         groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=True
     )

@@ -18,6 +18,7 @@ from experiments.model.transformer import part
 from experiments.settings.optimizer import Muon as MuonSettings
 from experiments.training.step.optimizers.kinds.adamw import adamw
 from experiments.training.step.optimizers.parameter_groups import parameter_groups
+from experiments.training.step.optimizers.without_compiler import without_compiler
 
 # of the polynomial a s + b s^3 + c s^5, which moves singular values towards 1: the steepest at 0 (Jordan et al. 2024)
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -44,6 +45,7 @@ def build(model: nn.Module, config: MuonSettings, precision: str) -> list[Optimi
     return [matrices, adamw(parameter_groups(model, rest, config), config)]
 
 
+@without_compiler
 class Muon(Optimizer):
     """Muon with Nesterov's momentum, decoupled weight decay, and updates of the size of AdamW's.
 

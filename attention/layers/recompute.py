@@ -1,0 +1,95 @@
+"""Results that a backward pass computes again instead of keeping them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.checkpoint import checkpoint
+
+Function = Callable[..., Tensor]
+
+
+def recomputed(function: Function, *inputs: Tensor) -> Tensor:
+    """function(*inputs), for whose backward pass nothing but the inputs is kept.
+
+    The function has to compute the same each time, so it draws no random numbers. The gradients are those of
+    function(*inputs), to the last bit.
+
+    This is torch.utils.checkpoint in fewer words, and without the import of torch's compiler, which takes a second.
+    """
+    if torch.compiler.is_compiling():
+        result: Tensor = checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False)
+        return result
+    recomputation = _Recomputation(function, inputs)
+    with saved_tensors_hooks(recomputation.number_of, recomputation.tensor):
+        return function(*inputs)
+
+
+class _Recomputation:
+    """The tensors that a function keeps for its backward pass, numbered in the order in which it keeps them."""
+
+    def __init__(self, function: Function, inputs: tuple[Tensor, ...]) -> None:
+        self._function = function
+        # the empty tensor makes autograd record it even if no input needs a gradient
+        self._inputs = _Inputs.apply(inputs[0].new_empty(0).requires_grad_(), *inputs).grad_fn
+        self._count = 0
+        self._tensors: dict[int, Tensor] = {}  # of the last recomputation, without those that were taken
+        kind = inputs[0].device.type
+        self._autocast = torch.autocast(
+            kind,
+            dtype=torch.get_autocast_dtype(kind),
+            enabled=torch.is_autocast_enabled(kind),
+            cache_enabled=torch.is_autocast_cache_enabled(),
+        )
+
+    def number_of(self, tensor: Tensor) -> int:
+        self._count += 1
+        return self._count - 1
+
+    def tensor(self, number: int) -> Tensor:
+        if number not in self._tensors:
+            self._tensors = self._kept()
+        return self._tensors.pop(number)
+
+    def _kept(self) -> dict[int, Tensor]:
+        """Call the function again, until it has kept its last tensor."""
+        kept: dict[int, Tensor] = {}
+        numbers = itertools.count()
+
+        def keep(tensor: Tensor) -> None:
+            kept[next(numbers)] = tensor.detach()
+            if len(kept) == self._count:
+                raise _Complete
+
+        try:
+            with saved_tensors_hooks(keep, _no_tensor), torch.enable_grad(), self._autocast:
+                self._function(*self._inputs.saved_tensors[1:])
+        except _Complete:
+            pass
+        return kept
+
+
+class _Inputs(torch.autograd.Function):
+    """Keeps tensors in the way of autograd, so that a change of one in place is noticed, and hooks see them."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: Tensor) -> Tensor:
+        ctx.save_for_backward(*tensors)
+        return tensors[0].new_empty(0)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> None:
+        raise AssertionError("nothing goes backward through what only keeps tensors")
+
+
+class _Complete(Exception):
+    """The function has kept its last tensor, and what it computes after that is not needed."""
+
+
+def _no_tensor(_: None) -> Tensor:
+    raise AssertionError("nothing goes backward through a recomputation")
