@@ -54,18 +54,20 @@ def evaluate_runs(
     checked = [(folder, _checked(folder, overrides, split, generate)) for folder in folders]
     rows: list[Row] = []
     failures: list[Failure] = []
-    for folder, settings in checked:
-        try:
-            rows.append(_scored(folder, settings, split, checkpoint, generate))
-        except Failure as failure:
-            if len(folders) == 1:
-                raise
-            failures.append(failure)
-            print(f"failed: {folder.name}: {failure}", file=sys.stderr)
-    # runs with different objectives have different scores
-    columns = dict.fromkeys(column for row in rows for column in row)
-    if rows:
-        show([{column: row.get(column) for column in columns} for row in rows], format)
+    try:
+        for folder, settings in checked:
+            try:
+                rows.append(_scored(folder, settings, split, checkpoint, generate))
+            except Failure as failure:
+                if len(folders) == 1:
+                    raise
+                failures.append(failure)
+                print(f"failed: {folder.name}: {failure}", file=sys.stderr)
+    finally:
+        # also those that were scored before a signal; runs with different objectives have different scores
+        columns = dict.fromkeys(column for row in rows for column in row)
+        if rows:
+            show([{column: row.get(column) for column in columns} for row in rows], format)
     return failures[0].exit_code if failures else ExitCode.DONE
 
 

@@ -170,7 +170,8 @@ def _report(
     request: Request, source: Source, outcomes: Outcomes,
     published: Published | None, times: StepTimes, differences: str,
 ) -> Report:  # fmt: skip
-    """The report of the requested seeds; if the user named none, of all that have begun.
+    """The report of the requested seeds, if a plan has exactly these. Otherwise others count too if they have begun,
+    because nobody may choose between seeds: those before the requested ones, and if the user named none, all.
 
     differences: those between the settings and the budget `paper`.
     """
@@ -178,13 +179,15 @@ def _report(
     from experiments.tables.report import report
     from experiments.tables.seed_plan import evidence_of, plan_of, plans
 
-    seeds: Sequence[int] = request.seeds
-    if not request.names_seeds:
-        seeds = sorted({*seeds, *begun_seeds(source, outcomes)})
-    checked = plans(request, source, outcomes)
-    plan = plan_of(request, seeds, checked)
+    every = plans(request, source, outcomes)
+    others = begun_seeds(source, outcomes)
+    if request.names_seeds:
+        others = [] if plan_of(request.seeds, every) else [seed for seed in others if seed < request.seeds[0]]
+    seeds = sorted({*request.seeds, *others})
+    plan = plan_of(seeds, every)
     evidence = evidence_of(plan, source, outcomes)
-    conditions = Conditions(published, times, evidence, plan, [each.says for each in checked], differences)
+    other_plans = [each for each in every if each is not plan]
+    conditions = Conditions(published, times, evidence, plan, other_plans, differences)
     return report(request, source, seeds, outcomes, conditions)
 
 

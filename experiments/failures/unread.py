@@ -26,8 +26,9 @@ def check_read(modes: Modes, given: Given, mode: str | None = None) -> None:
     for option, value in given.items():
         if option == mode or option in modes[mode].split():
             continue
-        text = f"{value:g}" if isinstance(value, float) else " ".join(value) if isinstance(value, list) else str(value)
-        typed = option if value is True else f"{option} {text}"
+        values = value if isinstance(value, list) else [value]
+        texts = (f"{each:g}" if isinstance(each, float) else str(each) for each in values)
+        typed = option if value is True else " ".join(f"{option} {text}" for text in texts)
         readers = [each for each in modes if option in modes[each].split()]
         others = f"; {joined(readers)} {'does' if len(readers) == 1 else 'do'}" if readers else ""
         raise Mistake(f"{typed}: {mode} does not use it{others}")

@@ -60,6 +60,7 @@ class Compared:
     rows: Sequence[str] = ()
     evidence: Evidence = field(default_factory=Anytime)
     marks: Sequence[Mark] = ()  # reasons why a cell may not decide it; empty: all may
+    barred: Sequence[ClaimOutcome] = ()  # outcomes that a row may still undo; without marks, another one stands
     later: Sequence[Mark] = ()  # marks that it would have once it is resolved, if means and spreads stay the same
     steps: Sequence[Compared] = ()  # neighbours of a trend: shown, but they decide nothing
 
@@ -88,10 +89,12 @@ class Compared:
         return self.p_values_with(len(self.differences))
 
     def p_values_with(self, count: int) -> dict[ClaimOutcome, float]:
-        """The p-values of `count` differences of the same mean and deviation; 1 without a pair, and with a mark."""
+        """The p-values of `count` differences of the same mean and deviation; 1 without a pair, with a mark, and for an
+        outcome that is barred.
+        """
         if self.marks or not self.differences:
             return dict.fromkeys(ORDER, 1.0)
-        return self._p_values(count, *self._mean_and_deviation)
+        return self._p_values(count, *self._mean_and_deviation) | dict.fromkeys(self.barred, 1.0)
 
     def word(self, level: float = ALPHA) -> Word:
         """The outcome that the differences show at a level; `not tested` if a cell may not decide."""
@@ -99,6 +102,12 @@ class Compared:
             return "not tested"
         p_values = self.p_values()
         return next((outcome for outcome in ORDER if p_values.get(outcome, 1.0) <= level), "not resolved")
+
+    @property
+    def shown(self) -> list[ClaimOutcome]:
+        """The outcomes that the differences show at 95%: also two, if a difference is small and has a sign."""
+        p_values = self.p_values()
+        return [outcome for outcome in ORDER if p_values.get(outcome, 1.0) <= ALPHA]
 
     def seeds_needed(self, level: float = ALPHA) -> int | None:
         """The number of seeds that resolves the comparison if mean and deviation stay the same.
@@ -216,14 +225,16 @@ def claim_p_value(comparisons: Sequence[AnyComparison]) -> float:
 
 
 def claim_word(comparisons: Sequence[AnyComparison], level: float) -> Word:
-    """The verdict on a claim at a level: the worst outcome of its comparisons."""
+    """The verdict on a claim at a level: that all its comparisons hold, or else their worst outcome."""
+    if comparisons and all(comparison.word(level) == "holds" for comparison in comparisons):
+        return "holds"
     strict = {comparison.word(level / len(comparisons)) for comparison in comparisons}
     for contradiction in ("reversed", "no difference"):
         if contradiction in strict:
             return contradiction
     if not comparisons or "not tested" in strict:
         return "not tested"
-    return "holds" if {comparison.word(level) for comparison in comparisons} == {"holds"} else "not resolved"
+    return "not resolved"
 
 
 def claim_seeds(comparisons: Sequence[AnyComparison], level: float) -> int | None:

@@ -12,11 +12,10 @@ from typing import Any
 from experiments.failures.failure import Mistake
 from experiments.files.durable import number, read_sealed, write_sealed
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
-from experiments.tables.conditions import PLAN, is_of_cells, notes_of_definition
 from experiments.tables.definition.published import PublishedNumber
 from experiments.tables.definition.request import Request, load
 from experiments.tables.report import Line, Report, judged_by, without_unnamed_scheme
-from experiments.tables.seed_plan import SeedPlan, changed_since, void
+from experiments.tables.seed_plan import CheckedPlan, SeedPlan, changed_since
 
 EVIDENCE: dict[str, Evidence] = {each.name: each for each in (Anytime(), Planned(), Waiting())}
 
@@ -35,7 +34,7 @@ def archive(report: Report, path: Path) -> None:
             "chosen_claims": [*request.chosen_claims],
             "published_file": request.published_file and request.published_file.name,
             "evidence": report.evidence.name,
-            "plan": report.plan and asdict(report.plan),
+            "plan": report.plan and asdict(report.plan.plan),
             "lines": without_unnamed_scheme(report.lines),
             "by_seed": without_unnamed_scheme(report.by_seed),
             "stuck": report.stuck,
@@ -56,7 +55,7 @@ def archive(report: Report, path: Path) -> None:
 def restored(path: Path) -> Report:
     """The report whose numbers `archive` wrote, with the texts of the table's present definition.
 
-    Seeds count as planned if the file has their plan, and if it still describes the table. Raises Mistake if the file
+    Seeds count as planned if their plan still describes the table. Raises Mistake if the file
     has changed since, or if its table has other rows now.
     """
     content = _content(path)
@@ -70,11 +69,10 @@ def restored(path: Path) -> Report:
     lines, configurations = _lines(content["lines"]), request.configurations.values()
     if [(of.row, of.scheme) for of in configurations] != [(line["row"], line["positions"]) for line in lines]:
         raise Mistake(f"{path}: the rows of {request.name} have changed since", f"attn table {request.name} --out ...")
-    plan = SeedPlan(**content["plan"]) if content["plan"] else None
-    evidence, why = EVIDENCE[content["evidence"]], ""
-    if not isinstance(evidence, Anytime):
-        why = changed_since(plan, request) if plan else "the page does not have it, so nothing in it can be checked"
-    seeds, of_definition = f": seeds {first} to {last}, ", [*notes_of_definition(request)]
+    checked = None
+    if content["plan"]:
+        plan = SeedPlan(**content["plan"])
+        checked = CheckedPlan(plan, changed_since(plan, request))
     report = Report(
         request,
         [line | {"label": of.definition.label} for of, line in zip(configurations, lines, strict=True)],
@@ -87,22 +85,24 @@ def restored(path: Path) -> Report:
             row: {metric: PublishedNumber(*each) for metric, each in of.items()}
             for row, of in content["printed"].items()
         },
-        evidence=evidence,
-        plan=plan,
-        facts_of_cells=[
-            (name, f"{value}; {void(why)}" if why and name == PLAN and seeds in value and ";" not in value else value)
-            for name, value in content["facts"]
-            if is_of_cells(name)
-        ],
-        notes_of_cells=[note for note in content["notes"] if note not in of_definition],
+        evidence=EVIDENCE[content["evidence"]],
+        plan=checked,
+        facts_of_cells=[(name, value) for name, value in content["facts"]],
+        notes_of_cells=content["notes"],
     )
-    return judged_by(Anytime(), report) if why else report
+    return judged_by(Anytime(), report) if checked and checked.void else report
 
 
 def overrides_of(path: Path) -> list[str]:
     """The overrides of the report whose numbers `archive` wrote. Raises Mistake if the file has changed since."""
     overrides: list[str] = _content(path)["overrides"]
     return overrides
+
+
+def chosen_claims_of(path: Path) -> list[str]:
+    """The claims that its report was asked for; empty for all. Raises Mistake if the file has changed since."""
+    chosen: list[str] = _content(path)["chosen_claims"]
+    return chosen
 
 
 def _content(path: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from experiments.tables.definition.overrides import by_stage, key_of, merged, pa
 from experiments.tables.definition.published import Published
 from experiments.tables.definition.request import Request, without_folder
 from experiments.tables.definition.table import PAPER
-from experiments.tables.seed_plan import SeedPlan
+from experiments.tables.seed_plan import CheckedPlan
 from experiments.tables.seeds import spans
 from experiments.tables.sources.source import CellOutcome
 from experiments.tables.step_times import NOT_MEASURED, StepTimes
@@ -44,8 +44,8 @@ class Conditions(NamedTuple):
     published: Published | None = None  # the numbers that the paper printed
     step_times: StepTimes = NOT_MEASURED  # by the table's bench
     evidence: Evidence = Anytime()
-    plan: SeedPlan | None = None  # the one that the seeds follow
-    plans: Sequence[str] = ()  # a line about each plan of the table, for any seeds
+    plan: CheckedPlan | None = None  # the one that the seeds follow
+    other_plans: Sequence[CheckedPlan] = ()  # of the table, for any seeds
     paper_differences: str = ""  # where the settings differ from those of the budget `paper`
 
 
@@ -58,21 +58,18 @@ def facts_of_cells(request: Request, outcomes: CellOutcomes, conditions: Conditi
         yield SET_UP, conditions.paper_differences
     yield from ((EXAMPLES + name, "; ".join(_examples(name, results))) for name in request.budget.finetune)
     yield SEEDS, spans({seed for _, seed in outcomes})
-    yield from ((PLAN, line) for line in conditions.plans)
+    yield from ((PLAN, each.says) for each in conditions.other_plans)
     yield from _of_results(results)
     if seconds := conditions.step_times.seconds:
         rounds = max(map(len, seconds.values()))
         yield STEP_TIMES, f"medians of {rounds} interleaved rounds on {conditions.step_times.device}"
 
 
-def is_of_cells(name: str) -> bool:
-    """Whether `facts_of_cells` gives a condition of this name."""
-    return name in (PUBLISHED, SET_UP, SEEDS, PLAN, STEP_TIMES, *OF_RESULTS) or name.startswith(EXAMPLES)
-
-
-def facts(request: Request, evidence: Evidence, of_cells: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Names and values of all conditions: those of the table's present definition, and those that `facts_of_cells`
-    gave when the cells were there.
+def facts(
+    request: Request, evidence: Evidence, plan: CheckedPlan | None, of_cells: Sequence[tuple[str, str]]
+) -> Iterator[tuple[str, str]]:
+    """Names and values of all conditions: those of the table's present definition, the plan that the seeds follow, and
+    those that `facts_of_cells` gave when the cells were there.
     """
     budget = request.budget
     known = dict(of_cells)
@@ -95,6 +92,8 @@ def facts(request: Request, evidence: Evidence, of_cells: Sequence[tuple[str, st
         yield f"fine-tuning, {name}", "; ".join(filter(None, [" ".join(overrides), known.get(EXAMPLES + name)]))
     yield from named(SEEDS)
     yield "evidence", EVIDENCE_TEXTS[evidence.name]
+    if plan:
+        yield PLAN, plan.says
     yield from named(PLAN)
     yield "margin", f"{budget.margin.value:g}: {budget.margin.reason}"
     if trend_margin := budget.trend_margin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from experiments.statistics.comparison import Compared, Mark, MarkKind, Word
+from experiments.statistics.comparison import ClaimOutcome, Compared, Mark, MarkKind
 from experiments.statistics.plateau import mean_late_gain, stuck, unknown_gain
 from experiments.tables.definition.table import Budget
 from experiments.tables.sources.source import CellOutcome
@@ -36,7 +36,7 @@ def training_of(outcomes: Iterable[CellOutcome], budget: Budget) -> Training:
 
 
 def untuned_marks(
-    compared: Compared, outcome: Word | None, factors: Mapping[str, float], untuned: Iterable[str]
+    compared: Compared, outcome: ClaimOutcome, factors: Mapping[str, float], untuned: Iterable[str]
 ) -> list[Mark]:
     """Reasons why rows with a learning rate that was not tuned may not decide a comparison with an outcome.
 
@@ -45,8 +45,6 @@ def untuned_marks(
 
     factors: those of the rows in the difference. untuned: the rows whose rate was not tuned.
     """
-    if outcome in (None, "not resolved"):
-        return []
     # the direction in which the advantage of the left side may still move without another outcome; 0: none
     direction = 1.0 if outcome == "holds" else -1.0
     if outcome == "no difference" or (compared.relation, outcome) == ("~", "holds"):

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.record.dotted import value_at
 from experiments.statistics.comparison import MarkKind
-from experiments.statistics.evidence import Anytime, Evidence, interval, standard_error
+from experiments.statistics.evidence import Evidence, interval, standard_error
 from experiments.tables.conditions import (
     CellOutcomes,
     Conditions,
@@ -27,9 +27,9 @@ from experiments.tables.definition.request import Request, RowUnderScheme, confi
 from experiments.tables.definition.table import Budget, TableRow
 from experiments.tables.marks import Training, training_of
 from experiments.tables.partial import partial_difference, partial_mean
-from experiments.tables.seed_plan import SeedPlan
+from experiments.tables.seed_plan import CheckedPlan
 from experiments.tables.sources.source import CellOutcome, Outcomes, Source
-from experiments.tables.verdict import Measures, Verdict, decide
+from experiments.tables.verdict import Measures, Verdict, counting, decide
 
 Line = dict[str, Any]
 
@@ -45,14 +45,14 @@ class Report:
     step_seconds: dict[str, dict[int, float]]  # configuration -> round of the table's bench -> seconds of a step
     printed: dict[str, dict[str, PublishedNumber]]  # row -> metric -> what the paper printed
     evidence: Evidence
-    plan: SeedPlan | None  # the one that the seeds follow; if the evidence is anytime-valid, it does not count
+    plan: CheckedPlan | None  # the one that the seeds follow; if it is void, the evidence is anytime-valid
     facts_of_cells: list[tuple[str, str]]
     notes_of_cells: list[str]
 
     @property
     def facts(self) -> list[tuple[str, str]]:
         """Names and values of the conditions under which the numbers were made."""
-        return [*facts(self.request, self.evidence, self.facts_of_cells)]
+        return [*facts(self.request, self.evidence, self.plan, self.facts_of_cells)]
 
     @property
     def notes(self) -> list[str]:
@@ -84,17 +84,16 @@ class Report:
         """A verdict on every claim that is about this budget."""
         request = self.request
         measures = {scheme: self._measures(scheme) for scheme in request.schemes}
-        return decide(request.claims, request.budget, request.rows, measures, self.evidence, self.others)
+        return decide(request.claims, request.budget, request.rows, measures, self.evidence, self._unchosen)
 
     @property
     def others(self) -> int:
-        """The number of verdicts on claims that the user did not choose, beside which the chosen ones are decided.
+        """The number of verdicts that count beside the chosen claims, on claims that the user did not choose."""
+        return counting(self._unchosen, self.evidence)
 
-        None count if the seeds have a plan, which is for the chosen claims alone.
-        """
+    @property
+    def _unchosen(self) -> int:
         request = self.request
-        if not isinstance(self.evidence, Anytime):
-            return 0
         rows = request.table.rows_at(request.budget_name)
         tried = (claim for claim in request.other_claims.values() if claim.parts_at(rows))
         return sum(len(request.schemes) if claim.of == "score" else 1 for claim in tried)

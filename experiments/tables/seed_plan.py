@@ -24,15 +24,15 @@ from experiments.record.folder import RENDERED
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.overrides import deciding
 from experiments.tables.definition.request import Request
-from experiments.tables.definition.table import Budget, Claim
-from experiments.tables.seeds import begun_seeds
+from experiments.tables.seeds import begun_seeds, spans
 from experiments.tables.sources.source import CellOutcome, Outcomes, Source
 
 PLANS = "plans"  # in the folder of the rendered tables
 OTHER_CLAIMS = "for other claims"  # why a plan does not count that is not void
 # the parts of a plan that must not have changed, in words
 PARTS = {
-    "definition": "the table or its overrides",
+    "definition": "the table",
+    "overrides": "its overrides",
     "rows": "its rows",
     "comparisons": "its comparisons",
     "margin": "its margin",
@@ -48,11 +48,13 @@ class SeedPlan:
     date: str  # UTC, ISO 8601
     table: str
     budget: str
+    chosen_claims: list[str]  # empty: all that are about the budget
+    overrides: list[str]  # of every cell, besides those of the table
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     rows: list[str]  # configurations
     comparisons: list[str]
     margin: float
-    definition: str  # digest of how the table scores its cells and decides its claims, and of further overrides
+    definition: str  # digest of how the table scores its cells and decides its claims
     cells: str  # digest of the names of all cells, which follow from their configurations
     code: str  # digest of the code that computes the rows
 
@@ -87,12 +89,14 @@ def void(why: str) -> str:
 
 def make_plan(request: Request, source: Source, count: int) -> Path:
     """Write down a plan for `count` seeds: those of the request if it names any, else the first ones after those that
-    have begun.
+    have begun or are planned.
 
-    Returns the plan's file. Raises Mistake if a cell of a seed has begun, and if `count` is not the number of the
-    request's seeds.
+    Returns the plan's file. Raises Mistake if a cell of a seed has begun, if another plan has one of the seeds, since
+    one could choose between the verdicts of two plans, and if `count` is not the number of the request's seeds.
     """
     outcomes = Outcomes(source)
+    overrides = _overrides(request)
+    planned = {path: plan for path, plan in _plans(request).items() if plan.overrides == overrides}
     if request.names_seeds:
         seeds = request.seeds
         if len(seeds) != count:
@@ -100,15 +104,17 @@ def make_plan(request: Request, source: Source, count: int) -> Path:
                 f"--plan {count}: --seeds {request.span or len(seeds)} gives {len(seeds)} seeds; both must agree"
             )
     else:
-        first = max(begun_seeds(source, outcomes), default=-1) + 1
+        taken = [*begun_seeds(source, outcomes), *(seed for plan in planned.values() for seed in plan.seeds)]
+        first = max(taken, default=-1) + 1
         seeds = range(first, first + count)
     if begun := sorted({cell.seed for cell in source.cells(seeds) if outcomes[cell].state != "missing"}):
         raise Mistake(f"--plan: cells of seed {', '.join(map(str, begun))} have begun already", "choose later seeds")
-    plan = _plan(request, source, seeds)
+    for path, plan in planned.items():
+        if not {*plan.seeds}.isdisjoint(seeds):
+            remedy = "choose later seeds; --claim, given several times, plans several claims together"
+            raise Mistake(f"--plan: {path} plans seeds {spans(plan.seeds)} already", remedy)
     path = folder_for(request.runs / RENDERED / PLANS) / f"{request.settings_stem}-{seeds[0]}-{seeds[-1]}.json"
-    if path.exists():
-        raise Mistake(f"{path}: a plan for these seeds exists already")
-    write_sealed(path, asdict(plan))
+    write_sealed(path, asdict(_plan(request, source, seeds)))
     return path
 
 
@@ -117,26 +123,21 @@ def plans(request: Request, source: Source, outcomes: Outcomes) -> list[CheckedP
 
     Raises Mistake for a file that is not a plan.
     """
-    paths = sorted((request.runs / RENDERED / PLANS).glob(f"{request.table_stem}-*.json"))
-    return [CheckedPlan(plan, _why_void(plan, request, source, outcomes)) for plan in map(_read, paths)]
+    return [CheckedPlan(plan, _why_void(plan, request, source, outcomes)) for plan in _plans(request).values()]
 
 
-def plan_of(request: Request, seeds: Sequence[int], checked: Sequence[CheckedPlan]) -> SeedPlan | None:
-    """The plan that counts and whose seeds are exactly these; None if there is none.
-
-    seeds: those of the request, with all others whose cells are shown.
-    """
-    counting = (plan for plan, void in checked if not void)
-    return next((plan for plan in counting if plan.seeds == list(request.seeds) == list(seeds)), None)
+def plan_of(seeds: Sequence[int], checked: Sequence[CheckedPlan]) -> CheckedPlan | None:
+    """The plan that counts and whose seeds are exactly these; None if there is none."""
+    return next((each for each in checked if not each.void and each.plan.seeds == list(seeds)), None)
 
 
-def evidence_of(plan: SeedPlan | None, source: Source, outcomes: Outcomes) -> Evidence:
+def evidence_of(checked: CheckedPlan | None, source: Source, outcomes: Outcomes) -> Evidence:
     """Student's t if all cells of the plan are complete, and nothing is decided before; without a plan, anytime-valid
     evidence.
     """
-    if plan is None:
+    if checked is None:
         return Anytime()
-    complete = all(outcomes[cell].state in ("done", "diverged") for cell in source.cells(plan.seeds))
+    complete = all(outcomes[cell].state in ("done", "diverged") for cell in source.cells(checked.plan.seeds))
     return Planned() if complete else Waiting()
 
 
@@ -146,10 +147,8 @@ def changed_since(plan: SeedPlan, request: Request, further: Mapping[str, object
     further: the present values of other parts of the plan.
     """
     now = _of_definition(request) | dict(further or {})
-    if plan.comparisons != now["comparisons"] and _are_of_claims(plan.comparisons, request):
+    if plan.chosen_claims != now["chosen_claims"]:
         return OTHER_CLAIMS
-    if plan.definition == digest(_deciding(request, with_parts=False)):
-        now["definition"] = plan.definition
     changed = [meaning for key, meaning in PARTS.items() if key in now and getattr(plan, key) != now[key]]
     return f"{' and '.join(changed)} changed since" if changed else ""
 
@@ -186,29 +185,19 @@ def _plan(request: Request, source: Source, seeds: Sequence[int]) -> SeedPlan:
 
 def comparisons_of(request: Request) -> list[str]:
     """All comparisons of all claims, in order, with any margin that is not the budget's."""
-    return [text for claim in request.claims.values() for text in _comparisons(claim, request.budget)]
-
-
-def _comparisons(claim: Claim, budget: Budget) -> list[str]:
+    budget = request.budget
     return [
         f"{part}" + (f", margin {margin.value:g}" if (margin := budget.margin_of(part)) != budget.margin else "")
+        for claim in request.claims.values()
         for part in claim.parsed()
     ]
-
-
-def _are_of_claims(comparisons: Sequence[str], request: Request) -> bool:
-    """Whether they are all comparisons of some of the table's claims at this budget, in order."""
-    # the numbers of comparisons, from the first on, that claims so far can make up
-    reached = {0}
-    for claim in request.table.claims_at(request.budget_name).values():
-        own = _comparisons(claim, request.budget)
-        reached |= {done + len(own) for done in reached if [*comparisons[done : done + len(own)]] == own}
-    return len(comparisons) in reached
 
 
 def _of_definition(request: Request) -> dict[str, Any]:
     """The parts of a plan that follow from the definition of a table alone."""
     return {
+        "chosen_claims": [*request.claims] if request.chosen_claims else [],
+        "overrides": _overrides(request),
         "rows": list(request.configurations),
         "comparisons": comparisons_of(request),
         "margin": request.budget.margin.value,
@@ -216,21 +205,26 @@ def _of_definition(request: Request) -> dict[str, Any]:
     }
 
 
-def _deciding(request: Request, *, with_parts: bool = True) -> list[object]:
+def _deciding(request: Request) -> list[object]:
     """What decides, of a table's definition: how cells are scored, and how claims about them are decided.
 
-    Rows, comparisons, margin and the settings of the cells are other parts of the plan; texts decide nothing.
-
-    with_parts: which comparisons are whose claim's, which plans of 26 November 2026 and before do not say.
+    Rows, margin and the settings of the cells are other parts of the plan; texts decide nothing.
     """
     table, budget = request.table, request.budget
     scored = [table.source, table.baseline, budget.score, budget.better, budget.diverged, budget.finetune]
-    claims: list[list[object]] = [
-        [claim.of, claim.of_failure, *([[str(part) for part in claim.parsed()]] if with_parts else [])]
-        for claim in request.claims.values()
-    ]
+    claims = [[claim.of, claim.of_failure, [str(part) for part in claim.parsed()]] for claim in request.claims.values()]
     tuned = {key: tuning.is_fair for key, tuning in request.tunings.items()}
-    return [scored, claims, tuned, deciding(request.overrides)]
+    return [scored, claims, tuned]
+
+
+def _overrides(request: Request) -> list[str]:
+    return sorted(deciding(request.overrides))
+
+
+def _plans(request: Request) -> dict[Path, SeedPlan]:
+    """All plans of this table and budget, by their files. Raises Mistake for a file that is not a plan."""
+    paths = sorted((request.runs / RENDERED / PLANS).glob(f"{request.table_stem}-*.json"))
+    return {path: _read(path) for path in paths}
 
 
 def _read(path: Path) -> SeedPlan:

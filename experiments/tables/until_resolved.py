@@ -1,6 +1,6 @@
 """The seeds that decide most, chosen one at a time: how `--until-resolved` uses its hours.
 
-Verdicts stay valid for every choice of seeds, because the evidence may be looked at after each of them.
+Verdicts stay valid whenever the next seed is chosen or left out, because the evidence may be looked at after each.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from experiments.tables.definition.request import Request, configuration_key
 from experiments.tables.report import Report
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.source import TO_MAKE, Outcomes, Source, TableCell
+from experiments.tables.verdict import UNDECIDED
 
 FIRST_SEEDS = 4  # of every row, before spreads can be estimated
 MAX_FAILURES = 3  # a row with this many failed cells gets no more
@@ -97,10 +98,12 @@ def next_step(request: Request, source: Source, outcomes: Outcomes, report: Repo
 
 
 def _open(request: Request, report: Report) -> Iterator[_Open]:
-    """The comparisons that do not hold yet, of the claims that seeds can decide, under each scheme."""
+    """The comparisons that do not hold yet, of the undecided claims that seeds can decide, under each scheme."""
     for verdict in report.verdicts:
         outlooks = {scheme: finding.outlook for scheme, finding in verdict.findings.items()}
-        if verdict.claim.of != "score" or not all(outlook.can_decide for outlook in outlooks.values()):
+        if verdict.word not in UNDECIDED or verdict.claim.of != "score":
+            continue
+        if not all(outlook.can_decide for outlook in outlooks.values()):
             continue
         for scheme, outlook in outlooks.items():
             if outlook.word != "not resolved":

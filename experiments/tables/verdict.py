@@ -21,6 +21,7 @@ from typing import NamedTuple
 from experiments.failures.wording import joined, plural
 from experiments.statistics.comparison import (
     AnyComparison,
+    ClaimOutcome,
     Compared,
     Exact,
     Mark,
@@ -135,7 +136,7 @@ def decide(
     present: Mapping[str, object],
     measures: Mapping[str, Measures],
     evidence: Evidence | None = None,
-    others: int = 0,
+    unchosen: int = 0,
 ) -> list[Verdict]:
     """A verdict on every claim.
 
@@ -145,7 +146,7 @@ def decide(
         present: the rows that the budget has.
         measures: the numbers under each scheme of positions; a table without schemes has one with the name "".
         evidence: anytime-valid unless the seeds were planned.
-        others: the number of further verdicts, which take their share of the allowed error.
+        unchosen: the number of verdicts on other claims, which may take their share of the allowed error.
     """
 
     def judged_by(evidence: Evidence) -> dict[tuple[str, str], _Judged]:
@@ -154,7 +155,7 @@ def decide(
             for key, claim in claims.items()
             for scheme, of_scheme in _schemes(claim, measures).items()
         }
-        return _judge(compared, claims, others)
+        return _judge(compared, claims, counting(unchosen, evidence))
 
     judged = judged_by(evidence := evidence or Anytime())
     added = judged if isinstance(evidence, Anytime) else judged_by(Anytime())
@@ -166,6 +167,13 @@ def decide(
         rows = dict.fromkeys(row for part in claim.parsed() for row in part.rows)
         verdicts.append(Verdict(key, claim, findings, [row for row in rows if row not in present]))
     return verdicts
+
+
+def counting(unchosen: int, evidence: Evidence) -> int:
+    """How many of the verdicts on claims that were not chosen take their share of the allowed error: all, unless the
+    seeds were planned, because a plan is for its claims alone.
+    """
+    return unchosen if isinstance(evidence, Anytime) else 0
 
 
 class _Judged(NamedTuple):
@@ -257,11 +265,20 @@ def _score(part: Statement, claim: Claim, budget: Budget, measures: Measures, ev
     # a cell that fails to train is what a claim of failure is about
     exempt = claim.of_failure and part.relation == ">"
     learned_too_little = [] if exempt else marks(made, measures.stuck, measures.late_gain)
-    now, later = (
-        untuned_marks(made, outcome, part.contrast(measures.sizes), measures.untuned) if measures.untuned else []
-        for outcome in (made.word(), made.outlook if made.word() == "not resolved" else None)
+    if not measures.untuned:
+        return replace(made, marks=learned_too_little)
+
+    def undoing(outcome: ClaimOutcome) -> list[Mark]:
+        return untuned_marks(made, outcome, part.contrast(measures.sizes), measures.untuned)
+
+    undone = {outcome: undoing(outcome) for outcome in made.shown}
+    of_first = next(iter(undone.values()), []) if all(undone.values()) else []
+    return replace(
+        made,
+        marks=learned_too_little + of_first,
+        barred=[outcome for outcome, marks in undone.items() if marks],
+        later=undoing(made.outlook) if made.outlook and not undone else [],
     )
-    return replace(made, marks=learned_too_little + now, later=later)
 
 
 def _step_time(part: Statement, measures: Measures) -> Compared:

@@ -42,6 +42,17 @@ def test_the_p_value_of_a_claim_by_hand():
     assert claim_p_value([]) == 1.0
 
 
+def test_a_claim_holds_if_all_its_comparisons_hold_however_small_one_is():
+    """A small difference with a sign also lies within the margin, which the significance level divided by two shows."""
+    small, clear = compared(-0.04, scale=0.7), compared(-0.3)
+    p_values = small.p_values()
+    assert p_values["no difference"] < 0.01 < 0.025 < p_values["holds"] < 0.05
+    assert small.shown == ["holds", "no difference"] and clear.shown == ["holds"]
+    assert claim_word([small, clear], 0.05) == "holds"
+    # where Holm's correction leaves less, the sign is not shown
+    assert claim_word([small, clear], 0.025) == "no difference"
+
+
 def test_a_marked_comparison_neither_holds_nor_contradicts_and_another_may_contradict_the_claim():
     holds, reversed = compared(-0.3), compared(0.3)
     cannot_hold, cannot_contradict = (replace(each, marks=[Mark("h8", "untuned", "")]) for each in (holds, reversed))

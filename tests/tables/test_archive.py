@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from experiments.failures.failure import Mistake
-from experiments.files.digest import digest
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables import seed_plan
 from experiments.tables.archive import archive, restored
 from experiments.tables.rendering.index import write_index
 from experiments.tables.rendering.render import ENDINGS, as_csv, claim_rows, render, write_all
 from experiments.tables.report import Report, judged_by, without_unnamed_scheme
-from experiments.tables.seed_plan import SeedPlan
+from experiments.tables.seed_plan import CheckedPlan, SeedPlan
 from experiments.tables.sources.source import CellOutcome
 from tests.tables.test_report import made, untuned_table
 
@@ -71,12 +70,9 @@ def _planned(evidence: Evidence, **changes) -> Report:
     request = replace(report.request, names_seeds=True)
     parts = seed_plan._of_definition(request) | {"date": "2026-11-20T10:00:00+00:00", "cells": "b", "code": "c"}
     plan = SeedPlan(**parts | {"table": request.name, "budget": "nano", "seeds": [*range(6)]} | changes)
-    facts = [
-        *report.facts_of_cells,
-        ("plan", plan.says),
-        ("plan", "planned on 2026-11-21: seeds 6 to 9, 2 comparisons"),
-    ]
-    return judged_by(evidence, replace(report, request=request, plan=plan, facts_of_cells=facts))
+    checked = CheckedPlan(plan, seed_plan.changed_since(plan, request))
+    facts = [*report.facts_of_cells, ("plan", "planned on 2026-11-21: seeds 6 to 9, 2 comparisons")]
+    return judged_by(evidence, replace(report, request=request, plan=checked, facts_of_cells=facts))
 
 
 def _there_and_back(report: Report, path: Path) -> Report:
@@ -96,18 +92,19 @@ def test_the_claims_that_were_chosen_come_back(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"definition": "another"}, "void, because the table or its overrides changed since"),
+        ({"definition": "another"}, "void, because the table changed since"),
+        ({"overrides": ["layers=2"]}, "void, because its overrides changed since"),
+        ({"chosen_claims": ["C4"]}, "for other claims"),
         ({"rows": ["h8"]}, "void, because its rows changed since"),
         ({"comparisons": ["h8 > h32"]}, "void, because its comparisons changed since"),
         ({"margin": 0.02}, "void, because its margin changed since"),
-        (None, "void, because the page does not have it, so nothing in it can be checked"),
     ],
 )
 @pytest.mark.parametrize("evidence", [Planned(), Waiting()])
 def test_seeds_are_planned_only_by_a_plan_that_still_describes_the_table(tmp_path, evidence, changes, why):
-    planned = _planned(evidence, **changes or {})
+    planned = _planned(evidence, **changes)
     path = tmp_path / "numbers.json"
-    found = _there_and_back(planned if changes else replace(planned, plan=None), path)
+    found = _there_and_back(planned, path)
     assert found.evidence.name == "anytime" and "anytime-valid" in dict(found.facts)["evidence"]
     of_seeds, of_others = (value for name, value in found.facts if name == "plan")
     assert of_seeds.endswith(f"; {why}") and of_others == "planned on 2026-11-21: seeds 6 to 9, 2 comparisons"
@@ -116,12 +113,6 @@ def test_seeds_are_planned_only_by_a_plan_that_still_describes_the_table(tmp_pat
     assert [claim.word for claim in found.verdicts] == [claim.word for claim in anytime.verdicts]
     archive(found, path)
     assert restored(path).facts == found.facts, "as often as the pages are written again"
-
-
-@pytest.mark.usefixtures("heads_table")
-def test_a_plan_of_the_day_when_plans_did_not_name_each_claims_comparisons_counts(tmp_path):
-    definition = digest(seed_plan._deciding(made().request, with_parts=False))
-    assert _there_and_back(_planned(Planned(), definition=definition), tmp_path / "a.json").evidence.name == "planned"
 
 
 @pytest.mark.usefixtures("heads_table")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import re
 from dataclasses import replace
@@ -16,6 +15,7 @@ from rich.console import Console
 from experiments.display.rows import as_csv, time_text
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import joined
+from experiments.files.durable import write_sealed
 from experiments.measure.cores import BUSY
 from experiments.record.result import UNKNOWN
 from experiments.statistics.comparison import claim_seeds
@@ -451,6 +451,16 @@ def test_what_a_page_of_planned_seeds_needs_is_that_of_any_time():
     assert needed(planned) == [f"{text}; or a new plan on fresh seeds (--plan)" for text in needed(found)]
 
 
+def test_seeds_that_end_a_plan_for_a_chosen_claim_are_counted_beside_the_other_claims():
+    found = noisy_rows()
+    other = found.request.table.claims["C4"].model_copy(update={"parts": ["h8 > h16"]})
+    table = found.request.table.model_copy(update={"claims": found.request.table.claims | {"C5": other}})
+    chosen = replace(found, request=replace(found.request, table=table, chosen_claims=["C4"]))
+    levels = [judged_by(of, chosen).verdicts[0].findings[""].outlook.level for of in (Planned(), chosen.evidence)]
+    assert chosen.others == 1 and levels == [0.025, 0.025]
+    assert judged_by(Planned(), chosen).verdicts[0].findings[""].level == 0.05
+
+
 def test_a_wait_for_cores_that_makes_a_machine_busy_is_said():
     def notes(waited):
         return [note for note in made(step_times=STEP_TIMES._replace(waited=waited)).notes if "busy" in note]
@@ -710,10 +720,13 @@ def test_a_claim_of_several_pages_is_counted_once_and_a_page_of_one_claim_makes_
     stems = {"me2026_heads-C4": ["C4"], "me2026_heads-4-7": [], "me2026_heads": []}
     for stem, chosen in stems.items():
         (tmp_path / f"{stem}.md").touch()
-        (tmp_path / f"{stem}.json").write_text(json.dumps({"chosen_claims": chosen}))
+        write_sealed(tmp_path / f"{stem}.json", {"chosen_claims": chosen})
         verdict = "not resolved" if stem == "me2026_heads" else "holds"
         line = f"P,nano,C4,it helps,{verdict},seed,paper,loss: a < b,{verdict},False,-0.25,-0.375,-0.125,4"
         (tmp_path / f"{stem}_claims.csv").write_text(f"{COMPARED}{line}\n")
+    # files that have nothing to do with a table
+    (tmp_path / "notes.md").touch()
+    (tmp_path / "notes.json").write_text("[")
     index = write_index(tmp_path).read_text()
     assert "Of 1 claim, 1 is not resolved." in index and "## Tables without results" not in index
     others = "[another page](me2026_heads-4-7.md): holds, 4 seeds; [another page](me2026_heads-C4.md): holds, 4 seeds"

@@ -101,7 +101,22 @@ def line(asked: Request, source: Made) -> str:
 
 
 def evidence(asked: Request, source: Made) -> Evidence:
-    return evidence_of(plan_of(asked, asked.seeds, checked(asked, source)), source, Outcomes(source))
+    return evidence_of(plan_of(asked.seeds, checked(asked, source)), source, Outcomes(source))
+
+
+def test_a_claim_that_a_plan_has_decided_gets_no_further_seeds_which_would_end_the_plan(tmp_path):
+    source = Made({"h8": 4.0, "h16": 4.03, "h32": 4.06}, spread=0.01)
+    make_plan(request(tmp_path), source, FIRST_SEEDS)
+    source.make(source.cells(range(FIRST_SEEDS)), "", QUIET)
+    asked = request(tmp_path, range(FIRST_SEEDS), named=True)
+    outcomes = Outcomes(source)
+    conditions = Conditions(evidence=evidence(asked, source))
+    planned = report(asked, source, asked.seeds, outcomes, conditions)
+    (verdict,) = planned.verdicts
+    assert (verdict.word, verdict.findings[""].outlook.word) == ("holds", "not resolved")
+    assert next_step(asked, source, outcomes, planned) is None
+    # with the same cells and no plan, it would go on
+    assert step_of(asked, source) is not None
 
 
 def test_a_table_is_made_until_every_claim_is_decided(tmp_path):
@@ -255,14 +270,14 @@ def test_a_plan_comes_before_its_seeds_and_then_decides_by_students_t(tmp_path):
     source.make(source.cells(asked.seeds), "", QUIET)
     by_plan = evidence(asked, source)
     assert by_plan.name == "planned"
-    conditions = Conditions(evidence=by_plan, plans=[line(asked, source)])
+    conditions = Conditions(evidence=by_plan, plan=plan_of(asked.seeds, checked(asked, source)))
     made = report(asked, source, asked.seeds, Outcomes(source), conditions)
     assert made.verdicts[0].word == "holds" and "Student's t" in dict(made.facts)["evidence"]
     assert "seeds 2 to 5, 2 comparisons" in dict(made.facts)["plan"]
     # other seeds are not those of the plan, whatever else is the same
     for seeds in (range(6), range(2, 5)):
         assert evidence(request(tmp_path, seeds, named=True), source).name == "anytime"
-    assert plan_of(asked, range(6), checked(asked, source)) is None, "with others beside them"
+    assert plan_of(range(6), checked(asked, source)) is None, "with others beside them"
 
 
 def test_a_planned_cell_that_diverges_is_complete_and_one_that_fails_is_not(tmp_path, monkeypatch):
@@ -287,7 +302,7 @@ def test_a_plan_of_another_definition_or_code_is_none(tmp_path, monkeypatch):
     assert evidence(other, source).name == "anytime"
     planned = line(asked, source)
     assert planned.endswith(": seeds 0 to 3, 2 comparisons")
-    assert line(other, source) == f"{planned}; void, because the table or its overrides changed since"
+    assert line(other, source) == f"{planned}; void, because the table and its overrides changed since"
     monkeypatch.setattr(seed_plan, "code_digests", lambda settings, backend: {"other": "code"})
     monkeypatch.setattr(Made, "trained", lambda source, row: [compose([])])
     assert line(asked, source).endswith("; void, because the code changed since")
@@ -299,7 +314,7 @@ def test_tables_with_other_overrides_have_plans_for_the_same_seeds(tmp_path):
     deeper, elsewhere = (replace(plain, overrides=[each]) for each in ("layers=2", "cache=elsewhere"))
     for each in (plain, deeper):
         make_plan(each, source, 4)
-    with pytest.raises(Mistake, match="exists already"):
+    with pytest.raises(Mistake, match="plans seeds 0-3 already"):
         make_plan(elsewhere, source, 4)
     for asked in (plain, deeper, elsewhere):
         assert [*sorted(bool(void) for _, void in checked(asked, source))] == [False, True], "both are listed"
@@ -323,6 +338,14 @@ def test_a_plan_for_one_claim_is_of_its_rows_and_void_for_the_whole_table(tmp_pa
     ((plan, void),) = checked(one, source)
     assert not void and plan.rows == ["h8", "h16"] and plan.comparisons == ["h8 > h16"]
     assert line(whole, of_all) == f"{plan.says}; for other claims" and line(one, source) == plan.says
+    # whoever may choose between two verdicts on the same seeds is wrong more often
+    for seeds in (range(4), range(3, 6), range(2)):
+        with pytest.raises(Mistake, match=r"plans seeds 0-3 already(.|\n)*--claim, given several times"):
+            make_plan(replace(whole, seeds=seeds), of_all, len(seeds))
+    # without a choice, the next seeds are those after the planned ones
+    later = make_plan(replace(whole, names_seeds=False), of_all, 2)
+    assert json.loads(later.read_text())["seeds"] == [4, 5]
+    later.unlink()
     source.make(source.cells(range(4)), "", QUIET)
     assert evidence(one, source).name == "planned"
     assert evidence(whole, of_all).name == "anytime"
@@ -397,7 +420,7 @@ def test_words_leave_a_plan_as_it_is_and_what_decides_does_not(tmp_path):
         {"budgets": budgets(diverged=None)},
         {"budgets": budgets(learning_rates=untuned)},
     ):
-        assert line_with(**decides).endswith("; void, because the table or its overrides changed since"), decides
+        assert line_with(**decides).endswith("; void, because the table changed since"), decides
 
 
 def test_a_plan_that_was_edited_by_hand_is_refused_by_name(tmp_path):
@@ -406,7 +429,7 @@ def test_a_plan_that_was_edited_by_hand_is_refused_by_name(tmp_path):
     written = json.loads(path.read_text())
     asked = request(tmp_path, range(4), named=True)
     for key, value in written.items():
-        other = [*value, value[0]] if isinstance(value, list) else f"{value}0"
+        other = [*value, *(value[:1] or ["h8"])] if isinstance(value, list) else f"{value}0"
         for edited in (written | {key: other}, {name: each for name, each in written.items() if name != key}):
             path.write_text(json.dumps(edited))
             with pytest.raises(Mistake, match=f"{path.name}: is not a plan: "):
@@ -429,7 +452,7 @@ def test_seeds_that_have_begun_can_not_be_planned(tmp_path):
     with pytest.raises(Mistake, match="--plan 3: --seeds 4-7 gives 4"):
         make_plan(request(tmp_path, range(4, 8), named=True), source, 3)
     make_plan(request(tmp_path, range(4, 8), named=True), source, 4)
-    with pytest.raises(Mistake, match="exists already"):
+    with pytest.raises(Mistake, match="plans seeds 4-7 already"):
         make_plan(request(tmp_path, range(4, 8), named=True), source, 4)
 
 

@@ -152,6 +152,20 @@ def test_a_row_whose_rate_was_not_tuned_decides_only_by_being_better(sentence, u
     assert word(sentence, scores, untuned=list(untuned), of_failure=True) == expected
 
 
+def test_a_better_row_with_an_untuned_rate_does_not_decide_that_there_is_no_difference():
+    """A small difference of a sign shows both, and Holm's correction may leave only the second."""
+    scores = {"a": row(4.0, 0.5), "b": row(4.02, 0.5, turn=1), "c": CLEAR, "d": WORSE}
+    for untuned, found in (([], ["no difference", "not resolved"]), (["a"], ["not resolved", "not resolved"])):
+        parts = {"small": ["a > b", "c > d"], **{f"noise {n}": ["c > noisy"] for n in range(6)}}
+        small, noise, *_ = verdicts(parts, scores | {"noisy": NOISY}, untuned=untuned)
+        assert [small.word, noise.word] == found
+        first = comparison(small)
+        assert first.shown == (["holds"] if untuned else ["holds", "no difference"]) and not first.marks
+    # where its sign is enough, it holds
+    assert word("a > b", scores, untuned=["a"]) == "holds"
+    assert word("a > b", scores, untuned=["b"]) == "not tested"
+
+
 def test_a_trend_is_undone_by_a_row_at_its_bad_end():
     scores, sizes = {"a": CLEAR, "b": row(4.25), "c": WORSE}, {key: {"heads": 2**n} for n, key in enumerate("abc")}
     assert [word("a > b > c by heads", scores, sizes=sizes, untuned=[each]) for each in "abc"] == [

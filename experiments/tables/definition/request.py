@@ -194,16 +194,18 @@ class Request:
         """The group of the cells in W&B."""
         return f"table-{self.name.replace('/', '-')}"
 
+    @property
+    def options(self) -> list[str]:
+        """The options that choose claims and seeds."""
+        claims = [word for claim in self.chosen_claims for word in ("--claim", claim)]
+        return [*claims, *(["--seeds", self.span or str(len(self.seeds))] if self.names_seeds else [])]
+
     def command(self) -> str:
         """The command that makes the table.
 
         Of a file it gives only the name, because folders differ between machines.
         """
-        arguments = ["attn", "table", self.name, "--budget", self.budget_name]
-        for claim in self.chosen_claims:
-            arguments += ["--claim", claim]
-        if self.names_seeds:
-            arguments += ["--seeds", self.span or str(len(self.seeds))]
+        arguments = ["attn", "table", self.name, "--budget", self.budget_name, *self.options]
         if self.published_file:
             arguments += ["--published", self.published_file.name]
         return shlex.join([*arguments, *map(without_folder, self.overrides)])

@@ -5,7 +5,6 @@ the tables that have not been run.
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from experiments.display.rows import Row, as_markdown
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import joined, plural
 from experiments.files.durable import write
+from experiments.tables.archive import chosen_claims_of
 from experiments.tables.definition.folder import names, table_of
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import BUDGETS
@@ -33,7 +33,7 @@ def write_index(folder: Path) -> Path:
     verdicts = _page(folder, "verdicts.md", "How a claim is decided")
     tables = _page(folder, "tables.md", "the papers' tables")
     pages = claims_of(folder)
-    of_whole_tables = [stem for stem in pages if not _chosen_claims(folder, stem)]
+    of_whole_tables = [stem for stem, of_page in pages.items() if not of_page or _is_of_whole_table(folder, stem)]
     claims = _each_once(pages, of_whole_tables)
     how = (
         f"`attn table NAME --out FOLDER` writes this page. {verdicts} explains the verdicts, and {tables} the budgets. "
@@ -90,13 +90,10 @@ def _each_once(
     return {stem: of_page for stem, of_page in shown.items() if of_page or not pages[stem]}
 
 
-def _chosen_claims(folder: Path, stem: str) -> list[str]:
-    """The claims that a page was asked for; empty for a page of the whole table."""
+def _is_of_whole_table(folder: Path, stem: str) -> bool:
+    """Whether a page was not asked for some claims alone."""
     numbers = folder / f"{stem}.json"
-    if not numbers.exists():
-        return []
-    chosen: list[str] = json.loads(numbers.read_text(encoding="utf-8")).get("chosen_claims", [])
-    return chosen
+    return not (numbers.exists() and chosen_claims_of(numbers))
 
 
 def _counts(claims: Mapping[str, list[dict[str, str]]]) -> str:
@@ -105,7 +102,9 @@ def _counts(claims: Mapping[str, list[dict[str, str]]]) -> str:
     counts = Counter(claim["verdict"] for claim in every if claim["origin"] != CHECK)
     checks = Counter(claim["verdict"] for claim in every if claim["origin"] == CHECK)
     count = counts.total()
-    sentences = [f"Of {count} {plural('claim', count)}, {joined(_clauses(counts) or ['none has a verdict'])}."]
+    sentences = []
+    if count or not checks:
+        sentences.append(f"Of {count} {plural('claim', count)}, {joined(_clauses(counts) or ['none has a verdict'])}.")
     of_papers = Counter(claim["verdict"] for claim in every if claim["origin"] == PAPER)
     if 0 < of_papers.total() < count:
         sentences.append(f"Of the {of_papers.total()} that a paper makes itself, {joined(_clauses(of_papers))}.")

@@ -36,7 +36,7 @@ def as_json(report: Report) -> dict[str, Any]:
     """The whole report as text, as a reader sees it."""
     request, rows = report.request, readable_table(report)
     return {
-        "name": " ".join([request.name, *portable_settings(request.overrides)]),
+        "name": " ".join([request.name, *request.options, *portable_settings(request.overrides)]),
         "budget": request.budget_name,
         "title": request.table.title,
         "shows": " ".join([shown_or_claimed(report), headline(report)]),
