@@ -57,8 +57,7 @@ class Attention(ProjectedAttention):
     ) -> Tensor:
         """The outputs of the heads, [B, N, h_v, V]; the logits of the comparison are passed as the bias."""
         logits = self.comparison(query, key)
-        options = options._replace(bias=logits if options.bias is None else logits + options.bias)
-        return super().attend(x, memory, query[..., :0], key[..., :0], value, options)
+        return super().attend(x, memory, query[..., :0], key[..., :0], value, options.with_bias(logits))
 
     def keep_key_heads(self, heads: Sequence[int]) -> None:
         """Keep only these heads of queries and keys, and of the vectors v, in place."""

@@ -72,8 +72,7 @@ class Attention(ProjectedAttention):
     ) -> Tensor:
         """The outputs of the heads, [B, N, h_v, V]; the content biases M b_i are added to the bias."""
         if self.content_bias is not None:
-            content = self.content_bias(memory).mT.unsqueeze(2) * self.scale
-            options = options._replace(bias=content if options.bias is None else content + options.bias)
+            options = options.with_bias(self.content_bias(memory).mT.unsqueeze(2) * self.scale)
         return super().attend(x, memory, query, key, value, options)
 
     def keep_key_heads(self, heads: Sequence[int]) -> None:

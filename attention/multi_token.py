@@ -70,8 +70,7 @@ class Attention(talking_heads.Attention):
         if options.causal:
             logits = logits.tril()
         logits = self.convolution(logits)
-        options = options._replace(bias=logits if options.bias is None else logits + options.bias)
-        return super().attend(x, memory, query[..., :0], key[..., :0], value, options)
+        return super().attend(x, memory, query[..., :0], key[..., :0], value, options.with_bias(logits))
 
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of the layer. The convolution takes n m h c_q c_k multiplies; the cache also holds c_q - 1 queries."""

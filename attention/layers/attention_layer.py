@@ -30,6 +30,10 @@ class AttendOptions(NamedTuple):
     # tensors that earlier layers left for later ones, by name; a layer may add to them
     earlier: dict[str, Tensor] | None = None
 
+    def with_bias(self, bias: Tensor) -> AttendOptions:
+        """The options with a further bias, [B, h, N, M]."""
+        return self._replace(bias=bias if self.bias is None else bias + self.bias)
+
 
 class Sizes(NamedTuple):
     """The numbers of heads of a layer, and their widths."""

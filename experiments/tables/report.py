@@ -157,18 +157,18 @@ def report(
          **_measured_columns(request, of, scores, _of_row(outcomes, key), trainings[key], finished, conditions)}
         for key, of in configurations.items()
     ]  # fmt: skip
-    _rank(request, lines, printed)
-    return Report(
+    measured = Report(
         request, lines, list(_by_seed(request, outcomes, scores)),
         {key: training.stuck for key, training in trainings.items() if training.stuck},
         conditions.step_times.seconds, printed, conditions.evidence, conditions.plan,
         list(facts_of_cells(request, outcomes, conditions)),
         list(notes_of_cells(request, outcomes, conditions.step_times)),
     )  # fmt: skip
+    return judged_by(conditions.evidence, measured)
 
 
 def judged_by(evidence: Evidence, report: Report) -> Report:
-    """The report with intervals of other evidence, and the signs that follow from them."""
+    """The report with the intervals of this evidence, and the ranks and signs that follow."""
     request, lines = report.request, []
     scores = {
         (cell["row"], cell["positions"], cell["seed"]): cell[report.score]
@@ -260,7 +260,6 @@ def _measured_columns(
     seconds, baseline_seconds = seconds_of.get(of.key, {}), seconds_of.get(under_it, {})
     values = list(scores.values())
     differences = _differences(scores, baseline_scores) if of.row != baseline else []
-    low, high = interval(conditions.evidence, differences) or (None, None)
     results = [outcome.result for outcome in outcomes if outcome.state == "done"]
     return {
         request.budget.score_name: float(np.mean(values)) if values else None,
@@ -269,8 +268,7 @@ def _measured_columns(
         "of_seeds": partial_mean(scores, finished),
         **{place.rpartition(".")[2]: _mean(value_at(result, place) for result in results) for place in request.columns},
         "difference": float(np.mean(differences)) if differences else None,
-        "difference_low": low,
-        "difference_high": high,
+        **dict.fromkeys(("difference_low", "difference_high")),  # depend on the evidence
         "difference_of_seeds": None if of.row == baseline else partial_difference(baseline, scores, baseline_scores),
         "unigram_loss": _mean(result["unigram_loss"] for result in results),
         "late_gain": training.late_gain,

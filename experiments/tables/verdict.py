@@ -149,7 +149,7 @@ def decide(
         unchosen: the number of verdicts on other claims, which may take their share of the allowed error.
     """
 
-    def judged_by(evidence: Evidence) -> dict[tuple[str, str], _Judged]:
+    def judge(evidence: Evidence) -> dict[tuple[str, str], _Judged]:
         compared = {
             (key, scheme): _compare(claim, budget, present, of_scheme, evidence)
             for key, claim in claims.items()
@@ -157,8 +157,8 @@ def decide(
         }
         return _judge(compared, claims, counting(unchosen, evidence))
 
-    judged = judged_by(evidence := evidence or Anytime())
-    added = judged if isinstance(evidence, Anytime) else judged_by(Anytime())
+    judged = judge(evidence := evidence or Anytime())
+    added = judged if isinstance(evidence, Anytime) else judge(Anytime())
     verdicts = []
     for key, claim in claims.items():
         findings = {
