@@ -26,7 +26,7 @@ from experiments.failures.exit_code import ExitCode
 from experiments.processes.child import process_arguments, why_ended
 from experiments.processes.environment_variables import ONE_THREAD
 from experiments.record.code_digest import import_covered
-from experiments.record.environment import package_versions
+from experiments.record.environment import checkout, package_versions
 
 MODULE = "experiments.cells.fork_server"
 STATUS, OPEN_FILES = Path("/proc/self/status"), Path("/proc/self/fd")
@@ -270,6 +270,7 @@ def _import_training_stack() -> None:
         importlib.import_module(module)
     import_covered()
     package_versions()
+    checkout()
 
 
 def main() -> ExitCode:

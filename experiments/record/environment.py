@@ -44,7 +44,7 @@ def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dic
         "backend": backend,
         "python": platform.python_version(),
         "packages": package_versions(),
-        "git": _git(),
+        "git": checkout(),
         "host": platform.node(),
         "system": platform.platform(),
         "variables": {name: os.environ[name] for name in (*VARIABLES, *ROUNDING) if name in os.environ},
@@ -93,9 +93,9 @@ def _computing(facts: dict[str, Any]) -> list[str | None]:
 
 def versions() -> str:
     """A line for a bug report: the versions of attn, Python and torch, the commit of a checkout, and the system."""
-    checkout = _git()
-    changed = ", modified" if checkout and checkout["modified"] else ""
-    commit = f" (commit {checkout['commit'][:12]}{changed})" if checkout else ""
+    git = checkout()
+    changed = ", modified" if git and git["modified"] else ""
+    commit = f" (commit {git['commit'][:12]}{changed})" if git else ""
     return f"attn {_version('attn')}{commit}, Python {platform.python_version()}, torch {_version('torch')}, " + (
         platform.platform()
     )
@@ -108,7 +108,8 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _git() -> dict[str, Any] | None:
+@functools.cache
+def checkout() -> dict[str, Any] | None:
     """Commit of the checkout that tracks this file, and whether its files were modified; None outside a checkout."""
     this_file = Path(__file__).resolve()
 

@@ -37,14 +37,19 @@ def test_the_commit_of_the_checkout_is_recorded_and_whether_it_was_modified(tmp_
             ["git", "-C", tmp_path, *who, *words], capture_output=True, text=True, check=True
         ).stdout.strip()
 
+    def recorded() -> object:
+        return environment.describe({}, seed=0, backend=None)["git"]
+
+    # a process looks once
+    monkeypatch.setattr(environment, "checkout", environment.checkout.__wrapped__)
     file = tmp_path / "environment.py"
     monkeypatch.setattr(environment, "__file__", str(file))
     file.write_text("a = 1")
     git("init")
-    assert environment.describe({}, seed=0, backend=None)["git"] is None, "the file is not tracked"
+    assert recorded() is None, "the file is not tracked"
     git("add", "environment.py")
     git("commit", "-m", "first")
     commit = git("rev-parse", "HEAD")
-    assert environment.describe({}, seed=0, backend=None)["git"] == {"commit": commit, "modified": False}
+    assert recorded() == {"commit": commit, "modified": False}
     file.write_text("a = 2")
-    assert environment.describe({}, seed=0, backend=None)["git"] == {"commit": commit, "modified": True}
+    assert recorded() == {"commit": commit, "modified": True}

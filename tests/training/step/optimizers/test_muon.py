@@ -18,10 +18,11 @@ def test_with_products_in_bfloat16_it_is_that_of_torch_bit_by_bit(nesterov):
     ours, theirs = ([matrix.clone().requires_grad_() for matrix in matrices] for _ in range(2))
     mine = Muon(ours, 0.1, 0.3, momentum=0.9, nesterov=nesterov, newton_schulz_steps=5, products=torch.bfloat16)
     torchs = torch.optim.Muon(theirs, 0.1, 0.3, 0.9, nesterov, ns_steps=5, adjust_lr_fn="match_rms_adamw")
-    for _ in range(3):
+    for rate in (0.1, 0.0, 0.2, 0.1):
         for our, their in zip(ours, theirs, strict=True):
             our.grad = torch.randn(our.shape, generator=generator)
             their.grad = our.grad.clone()
+        mine.param_groups[0]["lr"] = torchs.param_groups[0]["lr"] = rate
         mine.step()
         torchs.step()
         assert all(map(torch.equal, ours, theirs))

@@ -84,6 +84,9 @@ class Muon(Optimizer):
                 self.state[parameter]["momentum_buffer"] = torch.zeros_like(gradient)
         momenta = [self.state[parameter]["momentum_buffer"] for parameter in parameters]
         torch._foreach_lerp_(momenta, gradients, 1 - self.momentum)
+        if rate == 0:
+            # nothing moves, and the products would take as long as in any step
+            return
         directions = torch._foreach_lerp(gradients, momenta, self.momentum) if self.nesterov else momenta
         # a single matrix is no stack, because products of stacks may round differently
         x = torch.stack(directions) if len(directions) > 1 else directions[0]
