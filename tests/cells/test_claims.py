@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 import threading
 from functools import cache
 from types import SimpleNamespace
 
 import pytest
 
-from experiments.cells import resources, runner
+from experiments.cells import runner
 from experiments.cells.resources import Resources, claimed_pool, pool_for
 from experiments.cells.runner import run_cell, run_cells
-from experiments.config.compose import compose
 from experiments.failures.failure import Failure
 from experiments.measure import devices, hardware
 
@@ -22,19 +20,8 @@ PINNED = hasattr(os, "sched_setaffinity")
 
 
 @pytest.fixture
-def cell(tiny, tmp_path):
-    """cell("trainer.threads=2", ...) -> Settings"""
-    return lambda *words: compose([*tiny, f"runs={tmp_path / 'runs'}", *words])
-
-
-@pytest.fixture
-def job(tmp_path, monkeypatch):
-    """job(): the resources as another job of a machine of four cores and two GPUs would claim them."""
-    monkeypatch.setattr(resources, "usable", lambda: [2, 3, 5, 7])
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for module in (resources, devices):
-        monkeypatch.setattr(module, "on_gpu", lambda settings: settings.seed == 0)
-    monkeypatch.setattr("experiments.measure.hardware.visible_gpus", lambda: ["4", "6"])
+def job(four_cores, two_gpus):
+    """job(): the resources as another job of the machine would claim them."""
     return claimed_pool
 
 

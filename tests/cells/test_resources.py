@@ -2,37 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
-
 import pytest
 
 from experiments.cells import resources
 from experiments.cells.resources import ResourcePool, Resources, pool_for
-from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
-from experiments.measure import devices
 from experiments.measure.cores import can_be_pinned
 
 PINNED = can_be_pinned()
-
-
-@pytest.fixture
-def cell(tiny):
-    """cell("trainer.threads=2", ...) -> Settings"""
-    return lambda *words: compose([*tiny, *words])
-
-
-@pytest.fixture
-def four_cores(monkeypatch):
-    monkeypatch.setattr(resources, "usable", lambda: [2, 3, 5, 7])
-
-
-@pytest.fixture
-def two_gpus(monkeypatch, tmp_path):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for module in (resources, devices):
-        monkeypatch.setattr(module, "on_gpu", lambda settings: settings.seed == 0)
-    monkeypatch.setattr("experiments.measure.hardware.visible_gpus", lambda: ["4", "6"])
 
 
 def test_a_cell_has_as_many_cores_as_threads_for_itself(cell, four_cores):
