@@ -19,10 +19,9 @@ from experiments.launch import ray_tasks
 from experiments.launch.plan import plan
 from experiments.settings.ray_cluster import RayCluster
 from tests.fixtures.outcome import outcome
-from tests.launch.sweeps import instead, runs, statuses, until
+from tests.launch.sweeps import instead, runs, statuses, sweep_process, until
 
-ROOT = Path(__file__).resolve().parents[2]
-RAY = ("train", "-m", "hydra/launcher=ray")
+RAY = "hydra/launcher=ray"
 # long enough to be stopped in the middle; saved only at the end, or when a signal asks for it
 LONG = ("max_steps=1500", "trainer.log_every=50", "trainer.evaluate_every=1500", "trainer.checkpoint_every=100")
 
@@ -43,20 +42,8 @@ def ray_environment(environment, tmp_path_factory):
 @pytest.fixture
 def sweep(ray_environment, tiny, tmp_path):
     """sweep(*words): the process of a sweep over Ray; the words stand in place of those of `tiny`."""
-    processes = []
-
-    def begin(*words: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, str(ROOT / "cli.py"), *RAY, *instead(words, tiny)],
-            cwd=tmp_path, env=ray_environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        processes.append(process)
-        return process
-
-    yield begin
-    for process in processes:
-        process.kill()
-        process.communicate()
+    with sweep_process([RAY], tiny, tmp_path, ray_environment) as begin:
+        yield begin
 
 
 @pytest.fixture(scope="module")
@@ -145,14 +132,14 @@ def test_a_cluster_that_does_not_answer_is_named(sweep):
 )
 def test_what_ray_cannot_take_is_refused_before_anything_is_changed(attn, tiny, tmp_path, monkeypatch, words, said):
     monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda library: library)
-    done = attn(*RAY, "seed=0,1", *words, *tiny)
+    done = attn("train", "-m", RAY, "seed=0,1", *words, *tiny)
     assert done.returncode == 2 and said in done.stderr, done.output
     assert not (tmp_path / "runs").exists()
 
 
 def test_without_ray_the_line_that_installs_it_is_printed(attn, tiny, monkeypatch):
     monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda library: None)
-    done = attn(*RAY, "seed=0,1", *tiny)
+    done = attn("train", "-m", RAY, "seed=0,1", *tiny)
     assert done.returncode == 2, done.output
     assert "hydra/launcher=ray needs ray" in done.stderr and '".[ray]"' in done.stderr
 

@@ -7,16 +7,14 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.launch.sweeps import instead, runs, statuses, until
+from tests.launch.sweeps import instead, runs, statuses, sweep_process, until
 
-ROOT = Path(__file__).resolve().parents[2]
-SCRIPT = ROOT / "scripts" / "slurm.sh"
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "slurm.sh"
 NEEDED = ("munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd", "scontrol")
 SUBMIT = ("hydra/launcher=submitit_slurm", "hydra.launcher.partition=main", "hydra.launcher.cpus_per_task=1")
 # long enough to be stopped in the middle; saved only at the end, or when a signal asks for it
@@ -42,20 +40,8 @@ def slurm(tmp_path_factory, environment):
 @pytest.fixture
 def sweep(slurm, tiny, tmp_path):
     """sweep(*words): the process of a sweep whose cells are jobs; the words stand in place of those of `tiny`."""
-    processes = []
-
-    def begin(*words: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, str(ROOT / "cli.py"), "train", "-m", *SUBMIT, *instead(words, tiny)],
-            cwd=tmp_path, env=slurm, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        processes.append(process)
-        return process
-
-    yield begin
-    for process in processes:
-        process.kill()
-        process.communicate()
+    with sweep_process(SUBMIT, tiny, tmp_path, slurm) as begin:
+        yield begin
     subprocess.run(["scancel", "--user=root"], env=slurm, check=True, timeout=60)
 
 
