@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from experiments.config.compose import compose
+from experiments.formats.format import Format
 from experiments.model.build import build
 from experiments.model.transformer import Transformer
 from experiments.settings.run import Settings
@@ -25,6 +26,19 @@ def of_words() -> Callable[[list[str]], tuple[Settings, Transformer]]:
         settings = compose(words)
         model = build(settings.objective.architecture, settings.model, settings.variant, VOCABULARY, 0)
         return settings, model.eval()
+
+    return make
+
+
+@pytest.fixture
+def there_and_back(of_words) -> Callable[[Format, Any], Any]:
+    def make(format: Format, theirs: Any) -> Any:
+        """Make another model of their class from what ours writes after reading theirs."""
+        settings, ours = of_words(format.overrides(theirs.config.to_dict()))
+        ours.load_state_dict(format.from_hugging_face(theirs.state_dict()))
+        again = type(theirs)(type(theirs.config)(**format.config(settings, VOCABULARY)))
+        again.load_state_dict(format.to_hugging_face(ours.state_dict(), settings))
+        return again.eval()
 
     return make
 

@@ -41,12 +41,9 @@ def test_logits_of_a_hugging_face_gpt2(of_words, shaken, tokens, sizes, dtype, t
 
 
 @pytest.mark.parametrize("sizes", SIZES)
-def test_there_and_back(of_words, shaken, tokens, sizes):
+def test_there_and_back(there_and_back, shaken, tokens, sizes):
     first = shaken(theirs_of(**sizes))
-    settings, ours = of_words(FORMAT.overrides(first.config.to_dict()))
-    ours.load_state_dict(FORMAT.from_hugging_face(first.state_dict()))
-    second = transformers.GPT2LMHeadModel(transformers.GPT2Config(**FORMAT.config(settings, 31))).eval()
-    second.load_state_dict(FORMAT.to_hugging_face(ours.state_dict(), settings))
+    second = there_and_back(FORMAT, first)
     with torch.no_grad():
         assert_close(second(input_ids=tokens).logits, first(input_ids=tokens).logits)
 
