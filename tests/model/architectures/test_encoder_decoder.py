@@ -13,7 +13,7 @@ from experiments.config.groups import options
 from experiments.failures.failure import Mistake
 from experiments.model.architectures import encoder_decoder
 from experiments.model.build import build
-from experiments.model.layers.position import RelativeBias, bucket
+from experiments.model.layers.position import RelativeBias
 from experiments.settings.position import POSITION_KINDS
 
 VOCABULARY = 23
@@ -124,16 +124,6 @@ def test_a_gated_feed_forward_by_hand(model_of):
     x = torch.randn(4, 12, dtype=torch.float64)
     expected = feed_forward.outer(torch.relu(feed_forward.gate(x)) * feed_forward.inner(x))
     assert_close(feed_forward(x), expected)
-
-
-def test_one_sided_buckets_are_those_of_t5():
-    t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
-    for buckets, distance in ((32, 128), (8, 16)):
-        offset = torch.arange(-3 * distance, 3 * distance)
-        theirs = t5.T5Attention._relative_position_bucket(
-            offset, bidirectional=False, num_buckets=buckets, max_distance=distance
-        )
-        assert bucket(offset, buckets, distance, causal=True).tolist() == theirs.tolist()
 
 
 def test_a_one_sided_bias_needs_a_larger_distance():

@@ -51,14 +51,15 @@ def test_buckets_by_hand():
     assert bucket(offset, 8, 16).tolist() == [0, 1, 2, 2, 3, 3, 3, 5, 6, 6, 7, 7, 7]
 
 
-@pytest.mark.parametrize(("buckets", "distance"), [(32, 128), (8, 16), (4, 2), (64, 1000)])
-def test_buckets_are_those_of_t5(buckets, distance):
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("buckets", "distance"), [(32, 128), (8, 16), (4, 3), (64, 1000)])
+def test_buckets_are_those_of_t5(buckets, distance, causal):
     t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
     offset = torch.arange(-3 * distance, 3 * distance)
     theirs = t5.T5Attention._relative_position_bucket(
-        offset, bidirectional=True, num_buckets=buckets, max_distance=distance
+        offset, bidirectional=not causal, num_buckets=buckets, max_distance=distance
     )
-    assert bucket(offset, buckets, distance).tolist() == theirs.tolist()
+    assert bucket(offset, buckets, distance, causal).tolist() == theirs.tolist()
 
 
 def test_relative_bias_is_the_table_at_the_bucket_of_the_offset():
