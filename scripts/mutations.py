@@ -187,7 +187,7 @@ MUTATIONS = [
         "self.sink.logit.detach()[: len(heads)]",
         "attention/test_variants.py",
     ),
-    Mutation("attention/sigmoid.py", "logits - attended.log()", "logits", "attention/test_follow_ups.py"),
+    Mutation("attention/sigmoid.py", "logits - attended.log()", "logits", "attention/test_mechanisms.py"),
     Mutation("experiments/statistics/holm.py", "            break", "            continue", "statistics/test_holm.py"),
     Mutation(
         "experiments/statistics/comparison.py",
