@@ -32,7 +32,7 @@ from experiments.launch.hydra_settings import (
     without_details,
     written,
 )
-from experiments.search.objective import check_objectives
+from experiments.record.result_numbers import unknown_number
 from experiments.search.space import Space, space_of
 from experiments.settings.group import Group
 from experiments.settings.ray_cluster import RayCluster
@@ -115,8 +115,15 @@ def _planned_search(node: DictConfig, launcher: str, overrides: list[str]) -> Pl
             "start the same command in each job; the jobs share the study",
         )
     search = _validated(Search, node, "sweeper")
-    check_objectives(search.objectives)
+    _check_objectives(search.objectives)
     return PlannedSearch(search, space_of(overrides))
+
+
+def _check_objectives(names: Iterable[str]) -> None:
+    """Raises Mistake for a field that `result.json` does not have, or that is not a number."""
+    for name in names:
+        if unknown := unknown_number(name):
+            raise Mistake(f"hydra.sweeper: {unknown}")
 
 
 def _ray_cluster(node: DictConfig) -> RayCluster:

@@ -22,7 +22,7 @@ from experiments.launch.output import SweepProgress, print_failed
 from experiments.launch.plan import Plan, PlannedSearch, labelled_with_sweep
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
-from experiments.search.objective import value_of
+from experiments.record.result_numbers import value_of
 from experiments.search.space import Space
 from experiments.search.study import EndedTrial, MedianPruner, Study, Trial, read_ended
 from experiments.settings.run import Settings

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from experiments.config.compose import compose
-from experiments.search.objective import FIELDS
+from experiments.record.result_numbers import FIELDS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

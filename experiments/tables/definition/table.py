@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
-from experiments.search.objective import not_one_number
+from experiments.record.result_numbers import not_one_number
 from experiments.settings.group import Group, Number, Positive, Text
 from experiments.tables.definition.folder import learning_rates
 from experiments.tables.definition.inequality import IDENTIFIER, Statement, parse

@@ -1,13 +1,11 @@
-"""The numbers of `result.json` that a search has as objectives, and a table as scores."""
+"""The numbers of `result.json`, by the names that the objectives of a search and the scores of a table have."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
 from typing import Any
 
-from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.record.result import Result
 
@@ -19,13 +17,6 @@ TYPES = {
 }
 FIELDS = tuple(TYPES)
 BY_PART = tuple(name for name, type_ in TYPES.items() if type_.startswith("dict"))
-
-
-def check_objectives(names: Iterable[str]) -> None:
-    """Raises Mistake for a field that `result.json` does not have, or that is not a number."""
-    for name in names:
-        if unknown := unknown_number(name):
-            raise Mistake(f"hydra.sweeper: {unknown}")
 
 
 def unknown_number(place: str) -> str:
