@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -39,13 +40,7 @@ class _Recomputation:
         self._inputs = _Inputs.apply(inputs[0].new_empty(0).requires_grad_(), *inputs).grad_fn
         self._count = 0
         self._tensors: dict[int, Tensor] = {}  # of the last recomputation, without those that were taken
-        kind = inputs[0].device.type
-        self._autocast = torch.autocast(
-            kind,
-            dtype=torch.get_autocast_dtype(kind),
-            enabled=torch.is_autocast_enabled(kind),
-            cache_enabled=torch.is_autocast_cache_enabled(),
-        )
+        self._autocast = _present_autocast(inputs[0].device.type)
 
     def number_of(self, tensor: Tensor) -> int:
         self._count += 1
@@ -72,6 +67,18 @@ class _Recomputation:
         except _Complete:
             pass
         return kept
+
+
+def _present_autocast(device: str) -> AbstractContextManager[object]:
+    """Blocks with the autocast of now, which a backward pass does not have. A device without data has none."""
+    if not torch.amp.is_autocast_available(device):
+        return nullcontext()
+    return torch.autocast(
+        device,
+        dtype=torch.get_autocast_dtype(device),
+        enabled=torch.is_autocast_enabled(device),
+        cache_enabled=torch.is_autocast_cache_enabled(),
+    )
 
 
 class _Inputs(torch.autograd.Function):

@@ -108,6 +108,13 @@ def test_without_gradients_nothing_is_recorded():
         assert recomputed(Layer(), *inputs()).grad_fn is None
 
 
+def test_tensors_without_data_go_through():
+    layer = Layer().to("meta")
+    x, gate = (tensor.detach().to("meta").requires_grad_() for tensor in inputs())
+    recomputed(layer, x, gate).sum().backward()
+    assert x.grad.shape == x.shape and layer.outer.weight.grad.is_meta
+
+
 def test_what_was_kept_goes_with_the_backward_pass():
     layer, (x, gate) = Layer(), inputs()
     inner = x + 1
