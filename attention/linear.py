@@ -10,7 +10,6 @@ from torch.nn import functional as F
 
 from attention.kernels import autocast
 from attention.kernels.problem import STAGES
-from attention.layers.attend import attend
 from attention.layers.attention_layer import AttendOptions, Sizes
 from attention.layers.cost import Cost
 from attention.layers.projected import ProjectedAttention
@@ -70,18 +69,7 @@ class Attention(ProjectedAttention):
             wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
             # so that products that underflow have a finite logarithm
             logits = wide.clamp(min=torch.finfo(wide.dtype).tiny).log()
-            return attend(
-                query[..., :0],
-                key[..., :0],
-                value,
-                bias=logits if options.bias is None else logits + options.bias,
-                mask=mask,
-                causal=options.causal,
-                scale=1.0,
-                dropout=dropout,
-                dropout_seed=options.dropout_seed,
-                hook=None if self.hook is None else self.of_stages(self.hook),
-            )
+            return self.run_kernel(query[..., :0], key[..., :0], value, options.with_bias(logits), self.hook)
 
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of the layer. S takes m h d_k d_v multiplies, reading it n h d_k d_v, and the norm n h d_k.

@@ -19,8 +19,8 @@ class Attention(ProjectedAttention):
     that must run.
 
     The other mechanisms share these arguments. Raises ValueError for a size under 1, for heads that don't divide
-    hidden_size and have no size of their own, for a dropout out of range, and for a backend that can't run the
-    mechanism.
+    hidden_size and have no size of their own, for a dropout out of range, and for an unknown backend. One that can't
+    run the mechanism is refused by `forward`.
     """
 
     def __init__(

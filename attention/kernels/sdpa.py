@@ -14,8 +14,10 @@ def refusal(problem: Problem) -> str | None:
     if problem.logits_projection is not None or problem.weights_projection is not None:
         return "it can't mix heads (a logits or weights projection is given)"
     # torch 2.11 ends the process if there is no head
-    if 0 in problem.query.shape[2:]:
-        return "it needs at least one head and a key size of at least 1"
+    if problem.query.shape[2] == 0:
+        return "it needs at least one head"
+    if problem.query.shape[3] == 0:
+        return "its logits are dot products of queries and keys, and here a bias takes their place"
     if problem.dropout > 0:
         return "its dropout draws from torch's global generator, not from a seed"
     return None

@@ -94,7 +94,8 @@ class AttentionLayer(nn.Module):
             raise ValueError(f"dropout: is {dropout}, must be at least 0 and under 1")
         check_backend(backend)
         if self.own_kernel is not None and backend not in ("auto", "reference"):
-            raise ValueError(f"backend: {backend} can't do this: the layer has arithmetic of its own; use auto")
+            why = "the layer has arithmetic of its own"
+            raise ValueError(f"backend: {backend} can't do this: {why}; use auto or reference")
         self.softmax_heads, self.value_heads = softmax_heads, value_heads
         self.scale, self.scaled = scale, scaled
         self.dropout = dropout
@@ -140,10 +141,9 @@ class AttentionLayer(nn.Module):
         mask = None if mask is None else checked_mask(mask, maps)
         bias = None if bias is None else checked_maps("bias", bias, maps)
         options = AttendOptions(mask, bias, causal, dropout_seed, earlier=earlier)
-        heads = self.attend(x, memory, query, key, value, options)
-        if self.own_kernel is not None:
-            self.kernel = self.own_kernel
-        return self.combine(heads)
+        # a kernel that runs instead of the mechanism's own arithmetic replaces the name
+        self.kernel = self.own_kernel
+        return self.combine(self.attend(x, memory, query, key, value, options))
 
     @property
     def sizes(self) -> Sizes:

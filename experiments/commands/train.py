@@ -65,7 +65,7 @@ def launch_with(options: Options, line: CommandLine) -> ExitCode:
     from experiments.launch.sweep import run_sweep
 
     check_data(planned.cells)
-    check_buildable(planned.cells)
+    check_buildable(planned.cells, runs_here=planned.runs_here)
     return run_sweep(planned, options.workers or "auto", options.per_device or 1)
 
 

@@ -57,10 +57,11 @@ def check_data(cells: list[Settings]) -> None:
         task_of(cell).identity()
 
 
-def check_buildable(cells: list[Settings]) -> list[int]:
+def check_buildable(cells: list[Settings], *, runs_here: bool = True) -> list[int]:
     """The number of parameters of each cell.
 
-    Raises Mistake that names every cell whose variant refuses its sizes, or whose kernel refuses its variant.
+    Raises Mistake that names every cell whose variant refuses its sizes, or whose kernel refuses its variant. What
+    kernels other machines have is not known here.
     """
     from experiments.model.layers.build_attention import wrong_arguments
     from experiments.model.without_values import without_values
@@ -70,7 +71,7 @@ def check_buildable(cells: list[Settings]) -> list[int]:
             task = task_of(cell)
             with without_values():
                 model = task.build_model(task.vocabulary_size())
-            if cell.backend not in ("auto", "reference"):
+            if runs_here and cell.backend not in ("auto", "reference"):
                 # only tensors show what a kernel can't do
                 from experiments.training.predicted_memory import predict_peak_bytes
 

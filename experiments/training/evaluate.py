@@ -113,6 +113,17 @@ def evaluate(
     return _scores(objective, packed, unigram, counts, totals, logits)
 
 
+def check_targets(packed: Packed, objective: Objective, sequences: int | None) -> None:
+    """Raises Mistake if an evaluation would have nothing to predict. It mostly looks at one batch."""
+    if not any(len(batch.targets) for batch in evaluation_batches(packed, objective, sequences)):
+        raise nothing_to_predict(packed)
+
+
+def nothing_to_predict(packed: Packed) -> Mistake:
+    """The mistake of a split without targets."""
+    return Mistake(f"the {packed.split} split has nothing to predict: use a larger length or longer documents")
+
+
 def _scores(
     objective: Objective,
     packed: Packed,
@@ -123,7 +134,7 @@ def _scores(
 ) -> Evaluation:
     """The scores of a split from the sums of its losses, `totals`, and the logits [P, C] of its parts in order."""
     if not counts.tokens:
-        raise Mistake(f"the {packed.split} split has nothing to predict: use a larger length or longer documents")
+        raise nothing_to_predict(packed)
     nats, _, order_nats, correct = totals.tolist()
     loss = nats / counts.tokens
     if isinstance(objective, ScoredObjective):

@@ -31,6 +31,7 @@ from experiments.tasks.choose import task_of
 from experiments.tasks.task import Task
 from experiments.training.checkpoint_header import Header, Progress
 from experiments.training.checkpoints import newest_checkpoint, resume_from, tensors, write_checkpoint
+from experiments.training.evaluate import check_targets
 from experiments.training.run import Run
 from experiments.training.run_length import planned_steps
 from experiments.training.step.compiling import TRIED, choose, compile_layers
@@ -235,7 +236,11 @@ def check_compiler(what: str) -> None:
 
 
 def find_kernels(run: Run) -> None:
-    """Record the attention kernels of the run. All processes find theirs at the same time."""
+    """Record the attention kernels of the run. All processes find theirs at the same time.
+
+    Raises Mistake if a split has nothing to predict, or if a kernel can't run.
+    """
+    check_targets(run.dataset.validation, run.objective, run.settings.trainer.evaluation_sequences)
     with run.world.together("find_kernels", run.forward.precision):
         run.backend = kernels(run.learner, run.settings)
 

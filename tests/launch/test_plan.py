@@ -105,6 +105,15 @@ def test_a_kernel_that_cannot_compute_a_variant_refuses_its_cells_before_one_beg
         check_buildable(cells)
 
 
+@pytest.mark.parametrize("words", [["backend=cuda"], ["backend=sdpa", "trainer.device=cuda"]])
+def test_a_kernel_that_only_another_machine_has_is_left_to_it(tiny, words):
+    given = [word for word in tiny if not word.startswith("trainer.device=")]
+    planned = plan(CommandLine([*given, *words, "hydra/launcher=submitit_slurm"], ["-m"]))
+    assert not planned.runs_here and len(check_buildable(planned.cells, runs_here=planned.runs_here)) == 1
+    with pytest.raises(Mistake, match="GPU"):
+        check_buildable(planned.cells)
+
+
 def test_a_sweep_is_known_by_its_words_not_their_order():
     def name(*overrides: str) -> str:
         return CommandLine([*overrides], ["-m"]).sweep

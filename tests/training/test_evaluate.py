@@ -104,6 +104,17 @@ def test_a_batch_without_targets_is_left_out_and_a_split_without_any_refused(sco
         of(empty)
 
 
+def test_a_validation_split_without_targets_is_refused_before_anything_is_written(
+    tmp_path, go, settings, dataset, monkeypatch
+):
+    tokens = np.full((EVALUATION_BATCH, 16), dataset.tokenizer.cls_id, dtype=dataset.validation.tokens.dtype)
+    spoiled = dataset._replace(validation=dataset.validation._replace(tokens=tokens))
+    monkeypatch.setattr(Pretraining, "prepare", lambda self, say: spoiled)
+    with pytest.raises(Mistake, match="the validation split has nothing to predict"):
+        go(settings())
+    assert not [*(tmp_path / "run").glob("checkpoint*")] and not (tmp_path / "run/metrics.jsonl").exists()
+
+
 def test_the_mode_is_as_before(score, dataset):
     model = Constant(torch.zeros(dataset.tokenizer.vocabulary_size))
     score(model.train())
