@@ -147,17 +147,17 @@ class Commands(TyperGroup):
             from experiments.settings.plugins import take
 
             # while the shell completes a word, no message can be shown
-            with suppress(Mistake) if ctx.resilient_parsing else _command(args[0]):
+            with suppress(Mistake) if ctx.resilient_parsing else _ending(ctx, args[0]):
                 args = [args[0], *take(args[1:])]
         if not args:
             # the help is an error too
             return super().parse_args(ctx, args)
-        with _usage_mistakes(ctx):
+        with _ending(ctx):
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Call the command. A mistake in its arguments is refused in the words for a wrong setting."""
-        with _usage_mistakes(ctx):
+        """Call the command."""
+        with _ending(ctx):
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -166,24 +166,49 @@ class Commands(TyperGroup):
         from experiments.failures.wording import did_you_mean
 
         if args[0] not in self.commands and not ctx.resilient_parsing:
-            with _command():
-                raise Mistake(f"there is no command {args[0]}" + did_you_mean(args[0], self.commands))
+            raise Mistake(f"there is no command {args[0]}" + did_you_mean(args[0], self.commands))
         return super().resolve_command(ctx, args)
 
 
 @contextmanager
-def _usage_mistakes(ctx: Any) -> Iterator[None]:
-    """A block in which click's errors about the arguments of a command become mistakes."""
+def _ending(ctx: Any, name: str = "") -> Iterator[None]:
+    """Print in a line or two why a command ended early, and exit with the right code. A bug passes on to `main`.
+
+    A mistake in its arguments is refused in the words for a wrong setting.
+    """
     try:
-        yield
-    except UsageError as error:
-        if ctx.resilient_parsing:
+        try:
+            with stdout_flushed():
+                yield
+        except UsageError as error:
+            if ctx.resilient_parsing:
+                raise
+            raise _usage_mistake(error, _typed(ctx, name)) from error
+    except (Exception, KeyboardInterrupt, Interrupted) as error:
+        if (code := _explained(error, _typed(ctx, name))) is None:
             raise
-        with _command(ctx.invoked_subcommand or ""):
-            raise _usage_mistake(error, ctx.invoked_subcommand) from error
+        raise typer.Exit(code) from error
 
 
-def _usage_mistake(error: Any, command: str) -> Exception:
+def _typed(ctx: Any, name: str) -> str:
+    """The words that begin the command line: `attn train`; `attn` where the command is not known yet."""
+    return f"attn {name or ctx.invoked_subcommand or ''}".rstrip()
+
+
+def _explained(error: BaseException, typed: str) -> ExitCode | None:
+    """The exit code for an error, which is explained on stderr; None for a bug."""
+    ending = message_and_exit_code(error)
+    if ending is None:
+        return None
+    line, code = ending
+    if os.environ.get("ATTN_TRACEBACK") == "1":
+        traceback.print_exception(error)
+    else:
+        print(f"{typed}: {line}", file=sys.stderr)
+    return code
+
+
+def _usage_mistake(error: Any, typed: str) -> Exception:
     from experiments.failures.failure import Mistake
     from experiments.failures.wording import did_you_mean
 
@@ -201,7 +226,7 @@ def _usage_mistake(error: Any, command: str) -> Exception:
         said = f"{param.metavar or param.name} is missing"
     else:
         said = error.message[:1].lower() + error.message[1:].rstrip(".")
-    return Mistake(said, f"attn {command} --help shows how to write it")
+    return Mistake(said, f"{typed} --help shows how to write it")
 
 
 app = typer.Typer(
@@ -290,9 +315,23 @@ def _claims(ctx: typer.Context) -> list[str]:
     return [*load(name).claims] if name in names() else []
 
 
+def _settings(words: list[str] | None) -> list[str]:
+    """The words, among them KEY=VALUE, with the quotes that Hydra's grammar wants around a text."""
+    if all(map(str.isascii, words or [])):
+        return words or []
+    from experiments.config.messages import with_quotes
+
+    return [*map(with_quotes, words or [])]
+
+
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="KEY=VALUE", help="Settings; docs/settings.md lists them.", autocompletion=_complete),
+    typer.Argument(
+        metavar="KEY=VALUE",
+        help="Settings; docs/settings.md lists them.",
+        autocompletion=_complete,
+        callback=_settings,
+    ),
 ]
 Selection = Annotated[
     list[str] | None,
@@ -334,19 +373,17 @@ Project = Annotated[
 @app.command(context_settings=PASS_ON, add_help_option=False)
 def train(ctx: typer.Context, overrides: Overrides = None) -> None:
     """Train one configuration, or sweep over several with -m."""
-    with _command("train"):
-        from experiments.commands.train import launch
+    from experiments.commands.train import launch
 
-        raise typer.Exit(launch([*_settings(overrides), *ctx.args]))
+    raise typer.Exit(launch([*(overrides or []), *ctx.args]))
 
 
 @app.command(context_settings=PASS_ON, add_help_option=False)
 def finetune(ctx: typer.Context, arguments: Overrides = None) -> None:
     """Fine-tune a pretrained run on a task, such as SQuAD or MNLI."""
-    with _command("finetune"):
-        from experiments.commands.finetune import finetune
+    from experiments.commands.finetune import finetune
 
-        raise typer.Exit(finetune([*_settings(arguments), *ctx.args]))
+    raise typer.Exit(finetune([*(arguments or []), *ctx.args]))
 
 
 @app.command()
@@ -362,10 +399,9 @@ def variants(
       attn variants
       attn variants hidden_size=768 heads=24 length=512
     """
-    with _command("variants"):
-        from experiments.commands.variants import print_variants
+    from experiments.commands.variants import print_variants
 
-        print_variants(_settings(overrides), format)
+    print_variants(overrides or [], format)
 
 
 @app.command()
@@ -376,6 +412,7 @@ def evaluate(
             metavar="RUN|KEY=VALUE",
             help="Run folders, their names or starts of their names; and settings (docs/settings.md lists them).",
             autocompletion=_selection,
+            callback=_settings,
         ),
     ],
     runs: Runs = RUNS,
@@ -395,10 +432,9 @@ def evaluate(
       attn evaluate talking_heads data=text data.train=book.txt split=train
       attn evaluate multi_head --generate objective.beam=1 objective.length_penalty=0
     """
-    with _command("evaluate"):
-        from experiments.commands.evaluate import evaluate_runs
+    from experiments.commands.evaluate import evaluate_runs
 
-        raise typer.Exit(evaluate_runs(_settings(selection), runs, _known(checkpoint), format, generate))
+    raise typer.Exit(evaluate_runs(selection, runs, _known(checkpoint), format, generate))
 
 
 @app.command()
@@ -433,10 +469,9 @@ def compare(
       attn compare runs/multi_head-* --format markdown
       attn compare --over-seeds --baseline variant=multi_head --baseline heads=24
     """
-    with _command("compare"):
-        from experiments.commands.compare import compare_runs
+    from experiments.commands.compare import compare_runs
 
-        compare_runs(selection or [], runs, sort, format, over_seeds, baseline or [])
+    compare_runs(selection or [], runs, sort, format, over_seeds, baseline or [])
 
 
 @app.command()
@@ -508,21 +543,20 @@ def table(
     A cell is a row trained with one seed, which is a run of `attn train`. Settings apply to every cell. The same
     command continues a table that was interrupted.
     """
-    with _command("table"):
-        from experiments.cells.resources import parse_workers
-        from experiments.commands.table import show_table
+    from experiments.cells.resources import parse_workers
+    from experiments.commands.table import show_table
 
-        if name is not None and "=" in name:
-            # without a table, the first of the overrides stands in its place
-            overrides, name = [name, *(overrides or [])], None
-        without_name = COSTS_OF_TABLES if dry_run else LIST_OF_TABLES
-        check_read(TABLE, _given(ctx), without_name if name is None else None)
-        options = TableOptions(
-            budget=budget, claims=claim or [], seeds=seeds, plan=plan, until_resolved=until_resolved, hours=hours,
-            tune=tune, workers=parse_workers(workers), dry_run=dry_run, render_only=render_only, published=published,
-            runs=runs, format=format, out=out, wandb=wandb,
-        )  # fmt: skip
-        raise typer.Exit(show_table(name, _settings(overrides), options))
+    if name is not None and "=" in name:
+        # without a table, the first of the overrides stands in its place
+        overrides, name = [*_settings([name]), *(overrides or [])], None
+    without_name = COSTS_OF_TABLES if dry_run else LIST_OF_TABLES
+    check_read(TABLE, _given(ctx), without_name if name is None else None)
+    options = TableOptions(
+        budget=budget, claims=claim or [], seeds=seeds, plan=plan, until_resolved=until_resolved, hours=hours,
+        tune=tune, workers=parse_workers(workers), dry_run=dry_run, render_only=render_only, published=published,
+        runs=runs, format=format, out=out, wandb=wandb,
+    )  # fmt: skip
+    raise typer.Exit(show_table(name, overrides or [], options))
 
 
 @app.command()
@@ -547,11 +581,10 @@ def dashboard(
       attn dashboard variant=talking_heads,multi_head layers=4 --open
       attn dashboard --watch                       while a sweep is going on
     """
-    with _command("dashboard"):
-        from experiments.commands.dashboard import dashboard
+    from experiments.commands.dashboard import dashboard
 
-        check_read(DASHBOARD, _given(ctx))
-        dashboard(selection or [], runs, out=out, watch=watch, show=show, wandb=wandb, project=project)
+    check_read(DASHBOARD, _given(ctx))
+    dashboard(selection or [], runs, out=out, watch=watch, show=show, wandb=wandb, project=project)
 
 
 @app.command()
@@ -588,15 +621,14 @@ def heads(
       attn heads multi_head-l4-d192-h24 talking_heads-l4-d192-h24
       attn heads talking_heads --sentence "The cat sat on the mat." --export 48
     """
-    with _command("heads"):
-        from experiments.commands.heads import show_heads
+    from experiments.commands.heads import show_heads
 
-        check_read(HEADS, _given(ctx))
-        options = HeadsOptions(
-            checkpoint=_known(checkpoint), sequences=sequences, sentence=sentence, treebank=treebank,
-            export=export, equal=equal, gates=gates, penalty=penalty,
-        )  # fmt: skip
-        show_heads(names, runs, options)
+    check_read(HEADS, _given(ctx))
+    options = HeadsOptions(
+        checkpoint=_known(checkpoint), sequences=sequences, sentence=sentence, treebank=treebank,
+        export=export, equal=equal, gates=gates, penalty=penalty,
+    )  # fmt: skip
+    show_heads(names, runs, options)
 
 
 @app.command()
@@ -637,16 +669,15 @@ def bench(
     --scope answer trains each configuration with a few seeds, keeps these runs, and computes how many seeds and how
     much processor time it takes to resolve a difference.
     """
-    with _command("bench"):
-        from experiments.cells.resources import parse_workers
-        from experiments.commands.bench import bench
+    from experiments.cells.resources import parse_workers
+    from experiments.commands.bench import bench
 
-        check_read(BENCH, _given(ctx), f"--scope {scope}")
-        options = BenchOptions(
-            scope=scope, peers=peers, compiled=compile, rounds=rounds, seeds=seeds, difference=difference,
-            workers=parse_workers(workers),
-        )  # fmt: skip
-        raise typer.Exit(bench(_settings(overrides), options, format, plot))
+    check_read(BENCH, _given(ctx), f"--scope {scope}")
+    options = BenchOptions(
+        scope=scope, peers=peers, compiled=compile, rounds=rounds, seeds=seeds, difference=difference,
+        workers=parse_workers(workers),
+    )  # fmt: skip
+    raise typer.Exit(bench(overrides or [], options, format, plot))
 
 
 @app.command("import")
@@ -672,10 +703,9 @@ def import_(
 
     If there is no local folder NAME, it is looked up on the Hugging Face hub.
     """
-    with _command("import"):
-        from experiments.commands.import_checkpoint import import_checkpoint
+    from experiments.commands.import_checkpoint import import_checkpoint
 
-        import_checkpoint(source, name, runs, _settings(overrides), check)
+    import_checkpoint(source, name, runs, overrides or [], check)
 
 
 @app.command()
@@ -698,10 +728,9 @@ def export(
     A setting that the format cannot express is refused. transformers-custom works for every variant: the folder
     contains the code of the model, and is loaded with trust_remote_code=True.
     """
-    with _command("export"):
-        from experiments.commands.export_checkpoint import export_run
+    from experiments.commands.export_checkpoint import export_run
 
-        export_run(run, target, runs, _known(checkpoint), format)
+    export_run(run, target, runs, _known(checkpoint), format)
 
 
 @app.command()
@@ -714,10 +743,9 @@ def push(
     \b
       attn push my_bert somebody/my_bert
     """
-    with _command("push"):
-        from experiments.commands.push import push as push_folder
+    from experiments.commands.push import push as push_folder
 
-        push_folder(folder, name)
+    push_folder(folder, name)
 
 
 @app.command()
@@ -737,10 +765,9 @@ def sync(
       wandb login
       attn sync
     """
-    with _command("sync"):
-        from experiments.commands.sync import sync_runs
+    from experiments.commands.sync import sync_runs
 
-        raise typer.Exit(sync_runs(selection or [], runs, project))
+    raise typer.Exit(sync_runs(selection or [], runs, project))
 
 
 @app.command()
@@ -758,15 +785,6 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
     print(script(shell))
 
 
-def _settings(words: list[str] | None) -> list[str]:
-    """The words, among them KEY=VALUE, with the quotes that Hydra's grammar wants around a text."""
-    if all(map(str.isascii, words or [])):
-        return words or []
-    from experiments.config.messages import with_quotes
-
-    return [*map(with_quotes, words or [])]
-
-
 def _given(ctx: typer.Context) -> dict[str, Any]:
     """The options that were typed, with their values."""
     options = {each.name: each.opts[0] for each in ctx.command.params if each.param_type_name == "option"}
@@ -779,21 +797,6 @@ def _known(checkpoint: str) -> WhichCheckpoint:
     from experiments.settings.group import known_checkpoint
 
     return known_checkpoint(checkpoint, f"--checkpoint {checkpoint}")
-
-
-@contextmanager
-def _command(name: str = "") -> Iterator[None]:
-    """Print in a line or two why a command ended early, and exit with the right code. A bug passes on to `main`."""
-    try:
-        with stdout_flushed(), Interruption():
-            yield
-    except (Exception, KeyboardInterrupt, Interrupted) as error:
-        ending = message_and_exit_code(error)
-        if ending is None or os.environ.get("ATTN_TRACEBACK") == "1":
-            raise
-        line, code = ending
-        print(f"attn {name}: {line}" if name else f"attn: {line}", file=sys.stderr)
-        raise typer.Exit(code) from error
 
 
 def main() -> None:
@@ -817,16 +820,13 @@ def main() -> None:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             app()
     except (Exception, KeyboardInterrupt, Interrupted) as error:
-        ending = message_and_exit_code(error)
-        if ending is not None and os.environ.get("ATTN_TRACEBACK") != "1":
-            print(f"attn: {ending[0]}", file=sys.stderr)
-            sys.exit(ending[1])
+        if (code := _explained(error, "attn")) is not None:
+            sys.exit(code)
         traceback.print_exc()
-        if ending is None:
-            from experiments.commands.bug_report import bug_report
+        from experiments.commands.bug_report import bug_report
 
-            print(_replaced_module() or bug_report(error), file=sys.stderr)
-        sys.exit(ExitCode.FAILED if ending is None else ending[1])
+        print(_replaced_module() or bug_report(error), file=sys.stderr)
+        sys.exit(ExitCode.FAILED)
     finally:
         # the last to be registered is the first to be called
         atexit.register(end_silently_on_ctrl_c)

@@ -107,9 +107,16 @@ def test_a_mistake_is_said_in_a_line_or_two(attn, tmp_path, monkeypatch, words, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_attn_traceback_shows_where_a_mistake_was_raised_and_keeps_its_code(attn, monkeypatch):
+def test_a_mistake_before_the_name_of_a_command_names_none(attn):
+    code, said = attn("--version=3")
+    first, hint = said.splitlines()
+    assert code == ExitCode.MISTAKE and first.startswith("attn: ") and hint == "  attn --help shows how to write it"
+
+
+@pytest.mark.parametrize("words", [["train", "heads=abc"], ["compare", "--format", "xml"]])
+def test_attn_traceback_shows_where_a_mistake_was_raised_and_keeps_its_code(attn, monkeypatch, words):
     monkeypatch.setenv("ATTN_TRACEBACK", "1")
-    code, said = attn("train", "heads=abc")
+    code, said = attn(*words)
     assert code == ExitCode.MISTAKE and "Traceback" in said and "this is a bug" not in said
 
 
