@@ -61,8 +61,6 @@ import atexit
 import signal
 import traceback
 import types
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -92,7 +90,7 @@ _refuse_foreign_packages()
 
 from experiments.commands.ending import (
     end_silently_on_ctrl_c,
-    message_and_exit_code,
+    explained,
     open_missing_streams,
     outlive_terminal,
     silent_on_ctrl_c,
@@ -103,7 +101,6 @@ from experiments.commands.ending import (
 # these imports take a tenth of a second, before `main` can report anything
 with silent_on_ctrl_c():
     import typer
-    from typer.core import TyperGroup
 
     from experiments.commands.options import (
         AUTO,
@@ -118,6 +115,7 @@ with silent_on_ctrl_c():
         TableFormat,
         TableOptions,
     )
+    from experiments.commands.usage import Commands
     from experiments.failures.exit_code import ExitCode
     from experiments.failures.unread import check_read
     from experiments.heads.options import HEADS, HeadsOptions
@@ -131,102 +129,6 @@ if TYPE_CHECKING:
 TENSOR_COMMANDS = ("train", "finetune", "evaluate", "table", "bench", "heads")
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}  # -m, --cfg, -cn ... are Hydra's
 EXIT_CODES = "\n".join(f"  {code:<5}{code.meaning}" for code in ExitCode)
-
-
-# click's, of which some versions of Typer have a copy
-UsageError: Any = typer.BadParameter.__base__
-
-
-class Commands(TyperGroup):
-    """The commands; each also accepts a folder with the user's own additions to the project."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Use the folder, and read the other arguments."""
-        if any(argument.startswith(("plugins=", "--config-dir", "-cd")) for argument in args[1:]):
-            from experiments.failures.failure import Mistake
-            from experiments.settings.plugins import take
-
-            # while the shell completes a word, no message can be shown
-            with suppress(Mistake) if ctx.resilient_parsing else _ending(ctx, args[0]):
-                args = [args[0], *take(args[1:])]
-        if not args:
-            # the help is an error too
-            return super().parse_args(ctx, args)
-        with _ending(ctx):
-            return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Call the command."""
-        with _ending(ctx):
-            return super().invoke(ctx)
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """The command that the first of the arguments names."""
-        from experiments.failures.failure import Mistake
-        from experiments.failures.wording import did_you_mean
-
-        if args[0] not in self.commands and not ctx.resilient_parsing:
-            raise Mistake(f"there is no command {args[0]}" + did_you_mean(args[0], self.commands))
-        return super().resolve_command(ctx, args)
-
-
-@contextmanager
-def _ending(ctx: Any, name: str = "") -> Iterator[None]:
-    """Print in a line or two why a command ended early, and exit with the right code. A bug passes on to `main`.
-
-    A mistake in its arguments is refused in the words for a wrong setting.
-    """
-    try:
-        try:
-            with stdout_flushed():
-                yield
-        except UsageError as error:
-            if ctx.resilient_parsing:
-                raise
-            raise _usage_mistake(error, _typed(ctx, name)) from error
-    except (Exception, KeyboardInterrupt, Interrupted) as error:
-        if (code := _explained(error, _typed(ctx, name))) is None:
-            raise
-        raise typer.Exit(code) from error
-
-
-def _typed(ctx: Any, name: str) -> str:
-    """The words that begin the command line: `attn train`; `attn` where the command is not known yet."""
-    return f"attn {name or ctx.invoked_subcommand or ''}".rstrip()
-
-
-def _explained(error: BaseException, typed: str) -> ExitCode | None:
-    """The exit code for an error, which is explained on stderr; None for a bug."""
-    ending = message_and_exit_code(error)
-    if ending is None:
-        return None
-    line, code = ending
-    if os.environ.get("ATTN_TRACEBACK") == "1":
-        traceback.print_exception(error)
-    else:
-        print(f"{typed}: {line}", file=sys.stderr)
-    return code
-
-
-def _usage_mistake(error: Any, typed: str) -> Exception:
-    from experiments.failures.failure import Mistake
-    from experiments.failures.wording import did_you_mean
-
-    # of a wrong value, only the error behind it knows the value
-    param, cause = getattr(error, "param", None), error.__cause__
-    if param is not None and cause is not None:
-        from experiments.config.check import of_option
-
-        name = f"--{param.name}" if param.param_type_name == "option" else str(param.name)
-        return of_option(name.replace("_", "-"), cause)
-    if hasattr(error, "possibilities") and (option := getattr(error, "option_name", None)):
-        known = [name for each in error.ctx.command.params for name in each.opts]
-        return Mistake(f"there is no option {option}" + did_you_mean(option, known))
-    if param is not None and not error.message:
-        said = f"{param.metavar or param.name} is missing"
-    else:
-        said = error.message[:1].lower() + error.message[1:].rstrip(".")
-    return Mistake(said, f"{typed} --help shows how to write it")
 
 
 app = typer.Typer(
@@ -820,7 +722,7 @@ def main() -> None:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             app()
     except (Exception, KeyboardInterrupt, Interrupted) as error:
-        if (code := _explained(error, "attn")) is not None:
+        if (code := explained(error, "attn")) is not None:
             sys.exit(code)
         traceback.print_exc()
         from experiments.commands.bug_report import bug_report

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,6 +30,19 @@ MACHINE_ERRORS = {
 OUTPUT_ERRORS = {errno.EAGAIN, errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EBADF}
 
 LONG_WORD = re.compile(r"\S{400,}")
+
+
+def explained(error: BaseException, typed: str) -> ExitCode | None:
+    """The exit code for an error, which is explained on stderr; None for a bug."""
+    ending = message_and_exit_code(error)
+    if ending is None:
+        return None
+    line, code = ending
+    if os.environ.get("ATTN_TRACEBACK") == "1":
+        traceback.print_exception(error)
+    else:
+        print(f"{typed}: {line}", file=sys.stderr)
+    return code
 
 
 def message_and_exit_code(error: BaseException) -> tuple[str, ExitCode] | None:
