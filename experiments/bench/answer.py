@@ -10,8 +10,8 @@ import numpy as np
 from rich.console import Console
 
 from experiments.bench.side_by_side import LeftOut
+from experiments.cells.outcome import Outcome
 from experiments.cells.resources import Workers
-from experiments.cells.runner import Outcome
 from experiments.display.rows import Row
 from experiments.failures.failure import Mistake
 from experiments.launch.local import train_cells

@@ -10,55 +10,24 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, NamedTuple, Protocol
 
 from experiments.cells.assignment import Assignment
-from experiments.cells.cell import finished_result, folder_of
+from experiments.cells.cell import folder_of
 from experiments.cells.fork_server import ForkServer
+from experiments.cells.outcome import Outcome, earlier_outcome
 from experiments.cells.resources import ResourcePool, Resources
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure
 from experiments.processes.child import process_arguments, why_ended
 from experiments.processes.interruption import Interrupted, handled
-from experiments.record.folder import RunFolder
 from experiments.record.lock import in_use
-from experiments.record.result import Result
 from experiments.search.study import MedianPruner
 from experiments.settings.run import Settings
 
 POLL_SECONDS = 0.2
 FAILED_AT_START = (ExitCode.FAILED, ExitCode.MISTAKE)  # for a cell that may not have begun
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of a cell: its result, or the reason why there is none."""
-
-    folder: RunFolder
-    result: Result | None
-    reason: str  # empty when done
-
-    @property
-    def finished_result(self) -> Result | None:
-        """The result of a cell that is done, else None."""
-        return self.result if self.result is not None and self.result.status == "done" else None
-
-    @property
-    def done(self) -> bool:
-        """Whether the cell has a result and its status is `done`."""
-        return self.finished_result is not None
-
-    @property
-    def pruned(self) -> bool:
-        """Whether a search has ended the cell early, which is not a failure."""
-        return self.result is not None and self.result.status == "pruned"
-
-    @property
-    def failed(self) -> bool:
-        """Whether the cell is neither done nor pruned."""
-        return not self.done and not self.pruned
 
 
 class Cell(NamedTuple):
@@ -156,15 +125,6 @@ class RunningCell:
 
 
 Watcher = Callable[[Iterable[RunningCell], bool], None]
-
-
-def earlier_outcome(settings: Settings) -> Outcome | None:
-    """The outcome of a cell that needs no training, or cannot be trained."""
-    try:
-        result = finished_result(settings)
-    except Failure as error:
-        return Outcome(folder_of(settings), None, str(error))
-    return Outcome(folder_of(settings), result, "") if result else None
 
 
 def run_cell(settings: Settings, pool: ResourcePool | None = None) -> Outcome:
@@ -293,8 +253,3 @@ class _Queue:
     def _end(self, index: int, outcome: Outcome) -> None:
         self.outcomes[index] = outcome
         self._ended(outcome)
-
-
-def outcome_of(folder: RunFolder, state: str) -> Outcome:
-    """The outcome that a ledger records: `done`, or the reason for another end."""
-    return Outcome(folder, folder.result(), "") if state == "done" else Outcome(folder, None, state)

@@ -9,8 +9,9 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from experiments.cells.outcome import earlier_outcome
 from experiments.cells.resources import claimed_pool
-from experiments.cells.runner import earlier_outcome, run_cell
+from experiments.cells.runner import run_cell
 from experiments.config.compose import resolve
 from experiments.failures.failure import Mistake
 from experiments.launch.launchers import launcher

@@ -9,9 +9,10 @@ from rich.console import Console
 
 from experiments.cells.cell import folder_of
 from experiments.cells.fork_server import ForkServer, can_fork
+from experiments.cells.outcome import Outcome, earlier_outcome
 from experiments.cells.prepare import prepare_in_child_process
 from experiments.cells.resources import Workers, pool_for
-from experiments.cells.runner import Outcome, earlier_outcome, run_cells
+from experiments.cells.runner import run_cells
 from experiments.failures.failure import Failure
 from experiments.launch.output import SweepProgress
 from experiments.processes.interruption import Interruption

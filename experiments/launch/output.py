@@ -13,7 +13,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
 from experiments.cells.cell import folder_of
-from experiments.cells.runner import Outcome, RunningCell, earlier_outcome
+from experiments.cells.outcome import Outcome, earlier_outcome
+from experiments.cells.runner import RunningCell
 from experiments.display.rows import show
 from experiments.launch.check_cells import check_buildable, for_each_size
 from experiments.record.result import UNKNOWN

@@ -17,7 +17,8 @@ from typing import Any
 from rich.console import Console
 
 from experiments.cells.cell import folder_of
-from experiments.cells.runner import Outcome, earlier_outcome, outcome_of, run_cell
+from experiments.cells.outcome import Outcome, earlier_outcome, outcome_of
+from experiments.cells.runner import run_cell
 from experiments.config.check import from_tree
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import first_line

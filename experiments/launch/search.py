@@ -9,8 +9,9 @@ from typing import Any
 from rich.console import Console
 
 from experiments.cells.cell import check_unchanged, folder_of
+from experiments.cells.outcome import Outcome, earlier_outcome
 from experiments.cells.resources import Workers, pool_for
-from experiments.cells.runner import Cell, Outcome, earlier_outcome, run_drawn
+from experiments.cells.runner import Cell, run_drawn
 from experiments.config.composer import Composer
 from experiments.display.rows import show
 from experiments.failures.exit_code import ExitCode

@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments.cells.cell import folder_of
+from experiments.cells.outcome import Outcome, earlier_outcome, outcome_of
 from experiments.cells.resources import Workers
-from experiments.cells.runner import Outcome, earlier_outcome, outcome_of
 from experiments.config.command_line import hydra_main, quoted
 from experiments.failures.exit_code import ExitCode
 from experiments.files.durable import folder_for

@@ -16,8 +16,9 @@ from safetensors.torch import load_file
 from experiments.cells import fork_server, resources
 from experiments.cells.assignment import Assignment
 from experiments.cells.fork_server import ForkedCell, ForkServer, _Server, can_fork
+from experiments.cells.outcome import Outcome
 from experiments.cells.resources import ResourcePool
-from experiments.cells.runner import Outcome, run_cell, run_cells
+from experiments.cells.runner import run_cell, run_cells
 from experiments.config.compose import compose
 from experiments.measure.cores import usable
 from experiments.search.study import MedianPruner

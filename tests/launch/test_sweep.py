@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.text import Text
 
 from experiments.cells import runner
+from experiments.cells.outcome import Outcome
 from experiments.commands.train import launch
 from experiments.config.compose import compose
 from experiments.config.messages import OF_HYDRA
@@ -345,11 +346,11 @@ def test_the_progress_of_all_running_cells_fits_80_columns(tiny, tmp_path):
 
 def test_in_a_pipe_every_cell_that_ends_is_a_line(tmp_path):
     pipe = Console(file=io.StringIO(), width=80)
-    finished = runner.Outcome(RunFolder(tmp_path / "one"), SimpleNamespace(status="done"), "")
+    finished = Outcome(RunFolder(tmp_path / "one"), SimpleNamespace(status="done"), "")
     with SweepProgress(3, pipe).shown([None, finished, None]) as progress:
         for blocked in (False, True, True, False):
             progress.watch([], blocked)
-        progress.end(runner.Outcome(RunFolder(tmp_path / "two"), None, "killed by SIGKILL"))
+        progress.end(Outcome(RunFolder(tmp_path / "two"), None, "killed by SIGKILL"))
     assert pipe.file.getvalue().splitlines() == [
         "[1/3] one: finished before",
         "[1/3] the next cell waits, because other sweeps have claimed the GPUs that it could use",
