@@ -9,13 +9,21 @@ def megabytes(size: int | None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time such as 12s, 3m05s, 2h07m."""
+    """A time that has passed or is left in a run, to the second below an hour: 12s, 3m05s, 2h07m."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole}s"
     if whole < 3600:
         return f"{whole // 60}m{whole % 60:02d}s"
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def rough_duration(seconds: float) -> str:
+    """A time in a table or an estimate, in the largest unit of which it has at least one: 12 s, 3.1 min, 2.1 days."""
+    for size, unit in ((365 * 86400, "years"), (86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def words(name: str) -> str:

@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from experiments.display.numbers import megabytes, rough_duration
+
 Row = dict[str, Any]
 
 SENTENCE = 20  # columns that a sentence gets at least
@@ -58,9 +60,9 @@ def readable(key: str, value: Any) -> str:
     if value is None:
         return "-"
     if key.endswith("_bytes"):
-        return f"{value / 1e6:,.0f} MB"
+        return megabytes(value)
     if key == "seconds":
-        return time_text(value)
+        return rough_duration(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if isinstance(value, float) and _is_setting(key):
@@ -79,14 +81,6 @@ def _is_setting(key: str) -> bool:
     from experiments.settings.run import Settings
 
     return "." in key or key in Settings.model_fields
-
-
-def time_text(seconds: float) -> str:
-    """A time in the largest unit of which it has at least one."""
-    for size, unit in ((365 * 86400, "years"), (86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def is_number_column(rows: list[Row], key: str) -> bool:

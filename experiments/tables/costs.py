@@ -13,7 +13,8 @@ from experiments.cells.resources import Workers
 from experiments.config.compose import compose
 from experiments.config.messages import near_key
 from experiments.config.primary import PRETRAINING
-from experiments.display.rows import Row, time_text
+from experiments.display.numbers import rough_duration
+from experiments.display.rows import Row
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import first_line
 from experiments.files.digest import digest, file_digest
@@ -149,7 +150,7 @@ def _cost_text(request: Request, prediction: Prediction) -> str:
     count = _count(request)
     if prediction.seconds is None:
         return f"{count} cells, unknown time"
-    time = time_text(count * prediction.seconds)
+    time = rough_duration(count * prediction.seconds)
     memory = f", {prediction.peak_memory_bytes / 1e9:.1f} GB" if prediction.peak_memory_bytes else ""
     tokens = f", {_short_count(count * prediction.tokens)} tokens" if prediction.tokens else ""
     finetunings = f", then {', '.join(budget.finetune)}" if budget.finetune else ""
@@ -167,7 +168,7 @@ def _remaining_text(missing: Sequence[Prediction], at_once: int) -> str:
     unknown = "" if len(seconds) == len(missing) else f" and {len(missing) - len(seconds)} of unknown length"
     said_tokens = f", {tokens:,} tokens" if tokens else ""
     side_by_side = f", {at_once} cells at once" if at_once > 1 else ""
-    return f"missing: {len(missing)} cells, about {time_text(lasts)}{unknown}{side_by_side}{said_tokens}"
+    return f"missing: {len(missing)} cells, about {rough_duration(lasts)}{unknown}{side_by_side}{said_tokens}"
 
 
 def _short_count(count: int) -> str:

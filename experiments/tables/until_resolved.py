@@ -14,7 +14,7 @@ import numpy as np
 from rich.console import Console
 
 from experiments.cells.resources import Workers
-from experiments.display.rows import time_text
+from experiments.display.numbers import rough_duration
 from experiments.statistics.comparison import AnyComparison
 from experiments.statistics.evidence import MOST_SEEDS
 from experiments.tables.definition.request import Request, configuration_key
@@ -92,7 +92,7 @@ def next_step(request: Request, source: Source, outcomes: Outcomes, report: Repo
             needed = f"{chosen.seeds} seeds" if chosen.seeds else f"over {MOST_SEEDS:,} seeds"
             have = len(chosen.comparison.values)
             why = f"{chosen.claim}: {chosen.comparison.sentence} has {have} of about {needed}"
-            left = time_text(chosen.cost(seconds)) if chosen.seeds else "too long"
+            left = rough_duration(chosen.cost(seconds)) if chosen.seeds else "too long"
             return NextCells(cells, f"{why}, {left} of one core; seed {cells[0].seed} next")
     return None
 

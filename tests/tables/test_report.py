@@ -12,7 +12,8 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from experiments.display.rows import as_csv, time_text
+from experiments.display.numbers import rough_duration
+from experiments.display.rows import as_csv
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import joined
 from experiments.files.durable import write_sealed
@@ -377,8 +378,8 @@ def test_a_claim_without_a_verdict_says_what_it_needs_on_a_cpu_and_on_a_gpu():
     (finding,) = found.verdicts[0].findings.values()
     more = claim_seeds(finding.comparisons, finding.level) - 6
     # a run has 1200 steps of 0.125 s with 16 heads and of 0.15 s with 32, and 4 layers of 1,228,800 tokens
-    on_cpu = time_text(more * 1200 * (0.125 + 0.15))
-    on_gpu = time_text(more * (1.25 + 1.5) * 1_228_800 / 600_000)
+    on_cpu = rough_duration(more * 1200 * (0.125 + 0.15))
+    on_gpu = rough_duration(more * (1.25 + 1.5) * 1_228_800 / 600_000)
     runs = f"about {more} more seeds of h16 and h32, {2 * more} runs"
     assert needed(found) == [f"{runs}: about {on_cpu} on this table's CPU or {on_gpu} on one GPU (H200, bf16)"]
     assert needed(made()) == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from experiments.display.rows import time_text
+from experiments.display.numbers import rough_duration
 from experiments.failures.wording import joined, plural
 from experiments.statistics.comparison import AnyComparison, Compared, Mark, MarkKind
 from experiments.statistics.evidence import MOST_SEEDS, Anytime, Waiting
@@ -124,11 +124,11 @@ def _cost(runs: Mapping[str, int], scheme: str, report: Report, steps: int = 1) 
     gpu = [_layers_times_tokens(report, scheme, row) for row in runs]
     times = []
     if on_cpu := _total(runs, cpu):
-        times.append(f"{time_text(steps * on_cpu)} on this table's CPU")
+        times.append(f"{rough_duration(steps * on_cpu)} on this table's CPU")
     if on_gpu := _total(runs, gpu):
         longest = max(each for each in gpu if each)
         seconds = steps * max(on_gpu / LAYERS_TIMES_TOKENS_PER_SECOND, longest / OF_A_SINGLE_MODEL)
-        times.append(f"{time_text(seconds)} on one GPU (H200, bf16)")
+        times.append(f"{rough_duration(seconds)} on one GPU (H200, bf16)")
     return f"{said}: about {' or '.join(times)}" if times else said
 
 
