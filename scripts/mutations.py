@@ -237,7 +237,9 @@ MUTATIONS = [
     Mutation(
         "experiments/cells/resources.py", "self._taken.difference_update(names)", "pass", "cells/test_resources.py"
     ),
-    Mutation("experiments/cells/claims.py", "shared=len(parts) > 1", "shared=False", "cells/test_claims.py"),
+    Mutation(
+        "experiments/cells/reservations.py", "shared=len(parts) > 1", "shared=False", "cells/test_reservations.py"
+    ),
     Mutation("experiments/results/index.py", "for name in beside)])", "for name in ())])", "results/test_index.py"),
     Mutation(
         "experiments/record/checkpoint_file.py",

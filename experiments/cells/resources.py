@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from experiments.cells.claims import Claims
+from experiments.cells.reservations import Reservations
 from experiments.failures.failure import Mistake
 from experiments.measure.cores import can_be_pinned, usable
 from experiments.measure.devices import device_count, gpu_identity, gpus_for, on_gpu
@@ -113,9 +113,9 @@ class ResourcePool:
             self._gpus.release(resources.device.split(","))
 
 
-def claimed_pool() -> ResourcePool:
-    """The cores and GPUs that no other process of this user has claimed, for one cell."""
-    return ResourcePool(1, True, Claims("core"), Claims("gpu", gpu_identity))
+def reserved_pool() -> ResourcePool:
+    """The cores and GPUs that no other process of this user has reserved, for one cell."""
+    return ResourcePool(1, True, Reservations("core"), Reservations("gpu", gpu_identity))
 
 
 def pool_for(cells: Sequence[Settings], workers: Workers, per_device: int = 1) -> ResourcePool:
@@ -148,7 +148,7 @@ def pool_for(cells: Sequence[Settings], workers: Workers, per_device: int = 1) -
             f"allowed: auto, 1{f' to {most}' if most > 1 else ''}",
             "each cell on a CPU has trainer.threads cores for itself; GPUs are shared by at most one cell per core",
         )
-    gpus = Claims("gpu", gpu_identity, per_device)  # another sweep may use the same GPUs
+    gpus = Reservations("gpu", gpu_identity, per_device)  # another sweep may use the same GPUs
     return ResourcePool(max(1, at_once), pinned=at_once == capacity, gpus=gpus)
 
 

@@ -10,7 +10,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from experiments.cells.outcome import earlier_outcome
-from experiments.cells.resources import claimed_pool
+from experiments.cells.resources import reserved_pool
 from experiments.cells.runner import run_cell
 from experiments.config.compose import resolve
 from experiments.failures.failure import Mistake
@@ -31,7 +31,7 @@ def job(config: DictConfig) -> float | None:
         _note(ledger, sweep / f"job-{HydraConfig.get().job.num}", f"{words}: {mistake}")
         return None
     its = launcher(HydraConfig.get().runtime.choices["hydra/launcher"])
-    pool = claimed_pool() if its.shares_machine else None
+    pool = reserved_pool() if its.shares_machine else None
     with its.around_cell():
         outcome = earlier_outcome(settings) or run_cell(settings, pool)
     _note(ledger, outcome.folder.path, outcome.reason or "done")

@@ -18,7 +18,7 @@ class Launcher:
     check: Callable[[], None] = lambda: None  # raises Mistake if this machine cannot start its jobs
     around_sweep: Block = nullcontext
     around_cell: Block = nullcontext  # in the job
-    shares_machine: bool = False  # whether each of its jobs sees every core and GPU, and must claim its own
+    shares_machine: bool = False  # whether each of its jobs sees every core and GPU, and must reserve its own
     reads: tuple[str, ...] = ()  # settings of Hydra's, besides hydra.launcher
 
 

@@ -97,7 +97,7 @@ class SweepProgress:
         blocked: none runs, because other processes have what the next one needs, which a line says once.
         """
         if blocked and not self._blocked:
-            self._say("the next cell waits, because other sweeps have claimed the GPUs that it could use")
+            self._say("the next cell waits, because other sweeps have reserved the GPUs that it could use")
         self._blocked = blocked
         shares = 0.0
         for cell in running:

@@ -226,8 +226,8 @@ def test_launchers_of_hydra_run_the_same_cells(shell, environment, tiny, tmp_pat
     done = shell("train", "-m", "heads=1,2", f"hydra/launcher={launcher}", *options, *tiny)
     assert done.returncode == 0, done.stdout + done.stderr
     assert statuses(tmp_path / "runs") == ["done", "done"]
-    claimed = {path.name for path in tmp_path.glob("attn-claims-*/core-*")}
-    assert claimed and claimed <= {f"core-{core}" for core in usable()}
+    reserved = {path.name for path in tmp_path.glob("attn-reservations-*/core-*")}
+    assert reserved and reserved <= {f"core-{core}" for core in usable()}
 
 
 def test_the_cells_of_another_sweeper_are_found_in_the_folder_of_runs(in_process, tiny, tmp_path, monkeypatch, capsys):
@@ -353,6 +353,6 @@ def test_in_a_pipe_every_cell_that_ends_is_a_line(tmp_path):
         progress.end(Outcome(RunFolder(tmp_path / "two"), None, "killed by SIGKILL"))
     assert pipe.file.getvalue().splitlines() == [
         "[1/3] one: finished before",
-        "[1/3] the next cell waits, because other sweeps have claimed the GPUs that it could use",
+        "[1/3] the next cell waits, because other sweeps have reserved the GPUs that it could use",
         "[2/3] two: killed by SIGKILL",
     ]

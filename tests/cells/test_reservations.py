@@ -1,4 +1,4 @@
-"""Cores and GPUs that jobs of one machine claim from each other."""
+"""Cores and GPUs that each job of a machine reserves for itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from experiments.cells import runner
-from experiments.cells.resources import Resources, claimed_pool, pool_for
+from experiments.cells.resources import Resources, pool_for, reserved_pool
 from experiments.cells.runner import run_cell, run_cells
 from experiments.failures.failure import Failure
 from experiments.measure import devices, hardware
@@ -21,8 +21,8 @@ PINNED = hasattr(os, "sched_setaffinity")
 
 @pytest.fixture
 def job(four_cores, two_gpus):
-    """job(): the resources as another job of the machine would claim them."""
-    return claimed_pool
+    """job(): the resources as another job of the machine would reserve them."""
+    return reserved_pool
 
 
 def test_jobs_have_cores_of_their_own(cell, job):
@@ -102,7 +102,7 @@ def machine(monkeypatch):
     return see
 
 
-def test_a_gpu_is_claimed_by_its_uuid_and_not_by_its_number(cell, job, machine):
+def test_a_gpu_is_reserved_by_its_uuid_and_not_by_its_number(cell, job, machine):
     first, second = "(UUID: GPU-aaaa1111)", "(UUID: GPU-bbbb2222)"
     machine(
         ["0"], f"GPU 0: NVIDIA H100 80GB HBM3 {first}", "  MIG 1g.10gb Device 0: (UUID: MIG-c)", f"GPU 1: X {second}"
@@ -117,9 +117,9 @@ def test_a_gpu_is_claimed_by_its_uuid_and_not_by_its_number(cell, job, machine):
     assert three.acquire(cell()) == Resources(device="0") and two.acquire(cell()) is None
 
 
-def test_a_place_for_claims_that_cannot_be_used_is_named(cell, job, tmp_path):
-    (tmp_path / f"attn-claims-{os.getuid()}").write_text("in the way")
-    with pytest.raises(Failure, match=r"attn-claims-\d+(?s:.)*set TMPDIR"):
+def test_a_place_for_reservations_that_cannot_be_used_is_named(cell, job, tmp_path):
+    (tmp_path / f"attn-reservations-{os.getuid()}").write_text("in the way")
+    with pytest.raises(Failure, match=r"attn-reservations-\d+(?s:.)*set TMPDIR"):
         job().acquire(cell())
 
 
@@ -135,7 +135,7 @@ def test_a_job_waits_until_its_cores_are_free(cell, job, monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_the_claims_of_a_process_that_dies_are_free(cell, job, tmp_path):
+def test_the_reservations_of_a_process_that_dies_are_free(cell, job, tmp_path):
     ready, sign = os.pipe()
     child = os.fork()
     if child == 0:
@@ -150,4 +150,4 @@ def test_the_claims_of_a_process_that_dies_are_free(cell, job, tmp_path):
     os.kill(child, 9)
     os.waitpid(child, 0)
     assert job().acquire(cell("seed=1")) == Resources((2,), PINNED)
-    assert {path.name for path in tmp_path.glob("attn-claims-*/core-*")} == {f"core-{n}" for n in (2, 3, 5, 7)}
+    assert {path.name for path in tmp_path.glob("attn-reservations-*/core-*")} == {f"core-{n}" for n in (2, 3, 5, 7)}
