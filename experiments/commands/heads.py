@@ -11,7 +11,7 @@ from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
 from experiments.failures.wording import joined
 from experiments.heads.options import HeadsOptions
-from experiments.record.durable import or_other_runs
+from experiments.record.errors import or_other_runs
 from experiments.record.folder import RunFolder
 from experiments.results.find import find_run
 

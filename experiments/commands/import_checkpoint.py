@@ -17,8 +17,8 @@ from experiments.files.digest import file_digest
 from experiments.files.durable import new_folder
 from experiments.formats.source import find_checkpoint, read_config, read_tokenizer, read_weights
 from experiments.record.code_digest import code_digest
-from experiments.record.durable import or_other_runs
 from experiments.record.environment import describe
+from experiments.record.errors import or_other_runs
 from experiments.record.folder import CONFIG, TOKENIZER, RunFolder
 from experiments.record.result import Result
 from experiments.settings.run import Settings

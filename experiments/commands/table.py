@@ -19,7 +19,7 @@ from experiments.failures.missing_extra import check_installed
 from experiments.failures.wording import did_you_mean, joined
 from experiments.files.durable import or_elsewhere
 from experiments.processes.interruption import Interrupted
-from experiments.record.durable import or_other_runs
+from experiments.record.errors import or_other_runs
 from experiments.tables import costs, step_times
 from experiments.tables.definition.published import Published, published_of
 from experiments.tables.definition.request import Request, load

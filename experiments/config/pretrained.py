@@ -13,7 +13,7 @@ from experiments.failures.missing_extra import check_installed
 from experiments.failures.wording import closest, did_you_mean
 from experiments.files.digest import file_digest
 from experiments.record.changed_code import changed_code
-from experiments.record.durable import RunFolderError
+from experiments.record.errors import RunFolderError
 from experiments.record.folder import TOKENIZER, RunFolder, checkpoint_paths, checksum, step_of
 from experiments.record.plugin_files import check_plugins
 from experiments.settings.finetuning import LIBRARIES

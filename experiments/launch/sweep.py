@@ -21,7 +21,7 @@ from experiments.launch.ray_tasks import train_on_ray
 from experiments.launch.search import run_search
 from experiments.launch.submitit_jobs import SUBMITIT_LOGS
 from experiments.processes.interruption import Interrupted
-from experiments.record.durable import or_other_runs
+from experiments.record.errors import or_other_runs
 from experiments.record.folder import RunFolder
 from experiments.settings.plugins import with_plugins
 

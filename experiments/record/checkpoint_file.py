@@ -26,7 +26,7 @@ from experiments.failures.failure import Mistake
 from experiments.files.digest import file_digest
 from experiments.files.durable import replacing, swept, write
 from experiments.record.changed_code import changed_code
-from experiments.record.durable import RunFolderError, disk_errors_as_failures, or_other_runs
+from experiments.record.errors import RunFolderError, disk_errors_as_failures, or_other_runs
 from experiments.record.folder import (
     CONFIG,
     TOKENIZER,

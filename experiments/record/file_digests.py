@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments.files.digest import DIFFERS, MISSING, bytes_digest, file_digest, unsealed
 from experiments.files.durable import write_sealed
 from experiments.files.plain import from_json
-from experiments.record.durable import disk_errors_as_failures
+from experiments.record.errors import disk_errors_as_failures
 
 DIGESTS = "digests.json"
 

@@ -25,7 +25,7 @@ from experiments.files.digest import DIFFERS, bytes_digest, digest, file_digest
 from experiments.files.disk import files_named, made_folder, read_bytes
 from experiments.files.durable import folder_for, read_sealed, write, write_sealed
 from experiments.files.plain import from_yaml
-from experiments.record.durable import RunFolderError, disk_errors_as_failures, or_other_runs
+from experiments.record.errors import RunFolderError, disk_errors_as_failures, or_other_runs
 from experiments.record.lock import Lock, TakenError
 from experiments.record.metrics import Metrics
 from experiments.record.result import Result

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from experiments.files.disk import open_lock, open_regular, take_lock
-from experiments.record.durable import RunFolderError, disk_errors_as_failures
+from experiments.record.errors import RunFolderError, disk_errors_as_failures
 
 # `flock` itself and not a library around it: the file names the holder, which a message passes on, and a file system
 # without locks, or whose locks other hosts do not see, is refused

@@ -14,7 +14,7 @@ from experiments.files.digest import bytes_digest
 from experiments.files.disk import open_regular, read_bytes, to_disk
 from experiments.files.durable import number, replacing, to_json
 from experiments.files.plain import from_json
-from experiments.record.durable import RunFolderError, disk_errors_as_failures, or_other_runs
+from experiments.record.errors import RunFolderError, disk_errors_as_failures, or_other_runs
 
 TAIL_BYTES = 1 << 14  # more than two lines
 COPIED_BYTES = 1 << 23  # bytes of lines that a checkpoint copies; of more lines it has only the digest

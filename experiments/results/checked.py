@@ -13,7 +13,7 @@ from pydantic_core import to_json
 
 from experiments.files.digest import file_digest, unsealed
 from experiments.files.plain import from_json
-from experiments.record.durable import RunFolderError
+from experiments.record.errors import RunFolderError
 from experiments.record.folder import (
     BESIDE,
     FILES,

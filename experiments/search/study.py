@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from experiments.files.digest import digest
 from experiments.files.disk import lock_file, read_bytes, take_lock
 from experiments.files.durable import folder_for
-from experiments.record.durable import disk_errors_as_failures, or_other_runs
+from experiments.record.errors import disk_errors_as_failures, or_other_runs
 from experiments.record.lock import Lock
 from experiments.search.space import Choice, NumberRange, Space
 from experiments.settings.search import JOURNAL, Direction, Search

@@ -14,7 +14,7 @@ from experiments.data.tokenizer import Tokenizer
 from experiments.display.progress import Display
 from experiments.failures.failure import Mistake
 from experiments.model.kernel_availability import set_kernel_cache
-from experiments.record.durable import RunFolderError
+from experiments.record.errors import RunFolderError
 from experiments.record.folder import RunFolder
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.group import WhichCheckpoint

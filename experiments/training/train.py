@@ -18,7 +18,7 @@ from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.objectives.objective import ScoredObjective
 from experiments.processes.interruption import Interrupted, Interruption
 from experiments.record.checkpoint_file import origin, save
-from experiments.record.durable import RunFolderError, or_other_runs
+from experiments.record.errors import RunFolderError, or_other_runs
 from experiments.record.folder import PREDICTIONS, RESULT, RunFolder
 from experiments.record.mirrors.mirrors import Mirrors
 from experiments.record.result import Result, Status

@@ -17,7 +17,7 @@ from experiments.data.errors import DataError
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake
 from experiments.model.layers.build_attention import build_attention
-from experiments.record.durable import RunFolderError
+from experiments.record.errors import RunFolderError
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -25,7 +25,7 @@ from experiments.formats.format import formats
 from experiments.heads.options import HeadsOptions
 from experiments.model.build import build
 from experiments.record.checkpoint_file import load_weights
-from experiments.record.durable import RunFolderError
+from experiments.record.errors import RunFolderError
 from experiments.record.folder import RunFolder, config_text
 from experiments.tasks.pretraining import Pretraining
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from experiments.files.durable import DiskError, write, write_sealed
 from experiments.record import environment
-from experiments.record.durable import RunFolderError
+from experiments.record.errors import RunFolderError
 from experiments.record.folder import RunFolder, configuration_digest, run_name
 from experiments.record.result import Result
 from tests.fixtures.permissions import as_another_user

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from experiments.record.durable import RunFolderError
+from experiments.record.errors import RunFolderError
 from experiments.record.folder import RunFolder
 from experiments.record.metrics import Metrics
 from tests.fixtures.campaign import in_campaigns

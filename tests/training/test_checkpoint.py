@@ -8,7 +8,7 @@ import torch
 
 from experiments.failures.failure import Mistake
 from experiments.record.checkpoint_file import load, restore, save, weights
-from experiments.record.durable import RunFolderError
+from experiments.record.errors import RunFolderError
 from tests.fixtures.permissions import as_another_user
 
 

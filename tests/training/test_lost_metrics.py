@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.record import metrics as metrics_module
-from experiments.record.durable import RunFolderError
+from experiments.record.errors import RunFolderError
 from experiments.record.folder import METRICS, RESULT
 
 DAMAGE = {

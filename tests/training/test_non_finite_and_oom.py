@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from experiments.record.durable import RunFolderError
+from experiments.record.errors import RunFolderError
 from experiments.training import train as train_module
 from experiments.training.step.learner import Learner
 from tests.fixtures.outcome import tensors_of

@@ -14,7 +14,7 @@ from typing import Any
 from experiments.files.disk import read_bytes
 from experiments.files.durable import to_json, write
 from experiments.files.plain import from_json
-from experiments.record.durable import RunFolderError, or_other_runs
+from experiments.record.errors import RunFolderError, or_other_runs
 from experiments.record.folder import LOCATION_KEYS, RunFolder, configuration_digest
 from experiments.record.mirrors.wandb_server import import_library, in_a_line, mode_of, quiet_settings, why_offline
 from experiments.record.result import Result

@@ -11,7 +11,7 @@ from experiments.failures.wording import first_line
 from experiments.files.disk import read_bytes
 from experiments.files.durable import to_json, write
 from experiments.files.plain import from_json
-from experiments.record.durable import or_other_runs
+from experiments.record.errors import or_other_runs
 from experiments.record.folder import RENDERED
 from experiments.record.mirrors.wandb_server import (
     connect,

@@ -12,7 +12,7 @@ from experiments.cells.resources import Workers, pool_for
 from experiments.config.composer import Composer
 from experiments.data.errors import DataError
 from experiments.failures.failure import Mistake
-from experiments.record.durable import RunFolderError
+from experiments.record.errors import RunFolderError
 from experiments.settings.run import Settings
 from experiments.tables.definition.overrides import merged
 from experiments.tables.sources.row_sizes import row_sizes
