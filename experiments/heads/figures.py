@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, ParamSpec
+from typing import Any, ParamSpec
 
 import matplotlib
 import numpy as np
@@ -56,11 +56,9 @@ def titled(figure: Figure, title: str) -> Figure:
     return figure
 
 
-def new_figure(
-    rows: int, columns: int, height: float, layout: Literal["constrained"] | None = "constrained", **options: Any
-) -> tuple[Figure, npt.NDArray[Any]]:
+def new_figure(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, npt.NDArray[Any]]:
     """A figure of rows x columns axes, always as an array of two dimensions."""
-    figure = Figure(figsize=(FIGURE_WIDTH, height), layout=layout)
+    figure = Figure(figsize=(FIGURE_WIDTH, height), layout="constrained")
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 

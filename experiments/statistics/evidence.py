@@ -124,18 +124,18 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     return mean, math.sqrt(squares / (count - 1)) if count > 1 else 0.0
 
 
-def interval(evidence: Evidence, values: Sequence[float], alpha: float = ALPHA) -> Interval | None:
+def interval(evidence: Evidence, values: Sequence[float]) -> Interval | None:
     """The interval of the mean; None if it is infinite."""
     if not values:
         return None
     mean, deviation = mean_and_deviation(values)
-    half = finite_half_width(evidence, len(values), deviation, alpha)
+    half = finite_half_width(evidence, len(values), deviation)
     return None if half is None else (mean - half, mean + half)
 
 
-def finite_half_width(evidence: Evidence, count: int, deviation: float, alpha: float = ALPHA) -> float | None:
+def finite_half_width(evidence: Evidence, count: int, deviation: float) -> float | None:
     """Half the width of the interval of the mean; None if it is infinite."""
-    half = evidence.half_width(count, deviation, alpha)
+    half = evidence.half_width(count, deviation)
     return half if math.isfinite(half) else None
 
 
