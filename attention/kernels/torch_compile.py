@@ -32,6 +32,7 @@ def operator(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a function of tensors on a CPU, which changes none of them, an operator, which torch.compile does not trace.
 
     name: that of the operator, such as `attention::compiled`, for torch.library.register_fake and register_autograd.
+    Without the latter, the operator passes on no gradient.
     torch.library.custom_op would do the same, but its operators import the compiler at their first call.
     """
     namespace, _, short = name.partition("::")

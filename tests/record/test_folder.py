@@ -164,6 +164,7 @@ def test_environment_keeps_earlier_starts(folder):
 
 def test_environment_outside_a_checkout_has_no_commit(tmp_path, monkeypatch):
     monkeypatch.setattr(environment, "__file__", str(tmp_path / "environment.py"))
+    monkeypatch.setattr(environment, "checkout", environment.checkout.__wrapped__)
     assert environment.describe({}, seed=0, backend=None)["git"] is None
 
 

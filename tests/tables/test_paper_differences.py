@@ -24,7 +24,7 @@ def said(name: str, budget: str = "nano", *overrides: str) -> str:
 def conditions(name: str, budget: str) -> dict[str, str]:
     request, source = asked(name, budget)
     of_cells = facts_of_cells(request, {}, Conditions(paper_differences=differences_from_paper(request, source)))
-    return dict(facts(request, Anytime(), [*of_cells]))
+    return dict(facts(request, Anytime(), None, [*of_cells]))
 
 
 def test_sizes_and_steps_stand_beside_those_of_the_budget_paper():

@@ -150,7 +150,12 @@ def _backward(ctx: Any, grad_output: Tensor) -> tuple[Any, ...]:
     return (*(grad if has else None for grad, has in zip(grads, has_gradient, strict=True)), *5 * [None])
 
 
+def _refuse(ctx: Any, *grads: Tensor) -> None:
+    raise RuntimeError("the compiled kernel has no second derivative; use backend=reference")
+
+
 torch.library.register_autograd("attention::compiled", _backward, setup_context=_save_inputs)
+torch.library.register_autograd("attention::compiled_backward", _refuse)
 
 
 class _Tensors(NamedTuple):
