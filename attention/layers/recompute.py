@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -54,18 +53,14 @@ class _Recomputation:
     def _kept(self) -> dict[int, Tensor]:
         """Call the function again, until it has kept its last tensor."""
         kept: dict[int, Tensor] = {}
-        numbers = itertools.count()
 
         def keep(tensor: Tensor) -> None:
-            kept[next(numbers)] = tensor.detach()
+            kept[len(kept)] = tensor.detach()
             if len(kept) == self._count:
                 raise _Complete
 
-        try:
-            with saved_tensors_hooks(keep, _no_tensor), torch.enable_grad(), self._autocast:
-                self._function(*self._inputs.saved_tensors[1:])
-        except _Complete:
-            pass
+        with suppress(_Complete), saved_tensors_hooks(keep, _no_tensor), torch.enable_grad(), self._autocast:
+            self._function(*self._inputs.saved_tensors[1:])
         return kept
 
 

@@ -100,14 +100,12 @@ class Compared:
         """The outcome that the differences show at a level; `not tested` if a cell may not decide."""
         if self.marks:
             return "not tested"
-        p_values = self.p_values()
-        return next((outcome for outcome in ORDER if p_values.get(outcome, 1.0) <= level), "not resolved")
+        return next(iter(self.shown(level)), "not resolved")
 
-    @property
-    def shown(self) -> list[ClaimOutcome]:
-        """The outcomes that the differences show at 95%: also two, if a difference is small and has a sign."""
+    def shown(self, level: float = ALPHA) -> list[ClaimOutcome]:
+        """The outcomes that the differences show at a level: also two, if a difference is small and has a sign."""
         p_values = self.p_values()
-        return [outcome for outcome in ORDER if p_values.get(outcome, 1.0) <= ALPHA]
+        return [outcome for outcome in ORDER if p_values.get(outcome, 1.0) <= level]
 
     def seeds_needed(self, level: float = ALPHA) -> int | None:
         """The number of seeds that resolves the comparison if mean and deviation stay the same.

@@ -55,8 +55,8 @@ def archive(report: Report, path: Path) -> None:
 def restored(path: Path) -> Report:
     """The report whose numbers `archive` wrote, with the texts of the table's present definition.
 
-    Seeds count as planned if their plan still describes the table. Raises Mistake if the file
-    has changed since, or if its table has other rows now.
+    Seeds count as planned if their plan still describes the table. Raises Mistake if the file has changed since, or if
+    its table has other rows now.
     """
     content = _content(path)
     first, last = content["seeds"]

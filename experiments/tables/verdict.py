@@ -271,7 +271,7 @@ def _score(part: Statement, claim: Claim, budget: Budget, measures: Measures, ev
     def undoing(outcome: ClaimOutcome) -> list[Mark]:
         return untuned_marks(made, outcome, part.contrast(measures.sizes), measures.untuned)
 
-    undone = {outcome: undoing(outcome) for outcome in made.shown}
+    undone = {outcome: undoing(outcome) for outcome in made.shown()}
     of_first = next(iter(undone.values()), []) if all(undone.values()) else []
     return replace(
         made,

@@ -168,6 +168,7 @@ def begin(run: Run) -> None:
     checkpoint = newest_checkpoint(run)
     if checkpoint is None:
         # before anything is written, because a first batch that can't be made is a mistake of the user
+        check_targets(run.dataset.validation, run.objective, run.settings.trainer.evaluation_sequences)
         find_kernels(run)
         # a trial counts as part of the run's time
         run.earlier_seconds = seconds(lambda: decide_to_compile(run), run.forward.device)
@@ -236,11 +237,7 @@ def check_compiler(what: str) -> None:
 
 
 def find_kernels(run: Run) -> None:
-    """Record the attention kernels of the run. All processes find theirs at the same time.
-
-    Raises Mistake if a split has nothing to predict, or if a kernel can't run.
-    """
-    check_targets(run.dataset.validation, run.objective, run.settings.trainer.evaluation_sequences)
+    """Record the attention kernels of the run. All processes find theirs at the same time."""
     with run.world.together("find_kernels", run.forward.precision):
         run.backend = kernels(run.learner, run.settings)
 

@@ -234,6 +234,33 @@ def test_linear_is_its_recurrence(monkeypatch):
     torch.testing.assert_close(layer(x, causal=True), expected)
 
 
+def test_linear_names_its_own_arithmetic_or_the_kernel_that_computes_all_pairs(text):
+    x, memory, _ = text
+    for backend, hook, expected in (
+        ("auto", None, "linear"),
+        ("reference", None, "reference"),
+        ("auto", lambda stage, tensor: tensor, "reference"),
+    ):
+        layer = made("linear", backend=backend)
+        layer.hook = hook
+        layer(x, memory)
+        assert layer.kernel == expected
+    # a bias needs all pairs, and any kernel takes them
+    layer = made("linear")
+    layer(x, memory, bias=x.new_zeros(1, 1, 1, 1))
+    assert layer.kernel not in (None, "linear")
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_sigmoid_has_no_other_arithmetic(text, backend):
+    x, memory, _ = text
+    layer = made("sigmoid", backend=backend)
+    for hook in (None, lambda stage, tensor: tensor):
+        layer.hook = hook
+        layer(x, memory)
+        assert layer.kernel == "sigmoid"
+
+
 @pytest.mark.parametrize("heads", [1, HEADS])
 def test_linear_reads_one_state_as_it_weighs_pairs(text, heads):
     layer, (x, memory, mask) = made("linear"), text

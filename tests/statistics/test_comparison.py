@@ -47,7 +47,7 @@ def test_a_claim_holds_if_all_its_comparisons_hold_however_small_one_is():
     small, clear = compared(-0.04, scale=0.7), compared(-0.3)
     p_values = small.p_values()
     assert p_values["no difference"] < 0.01 < 0.025 < p_values["holds"] < 0.05
-    assert small.shown == ["holds", "no difference"] and clear.shown == ["holds"]
+    assert small.shown() == ["holds", "no difference"] and clear.shown() == ["holds"]
     assert claim_word([small, clear], 0.05) == "holds"
     # where Holm's correction leaves less, the sign is not shown
     assert claim_word([small, clear], 0.025) == "no difference"

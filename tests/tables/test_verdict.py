@@ -160,7 +160,7 @@ def test_a_better_row_with_an_untuned_rate_does_not_decide_that_there_is_no_diff
         small, noise, *_ = verdicts(parts, scores | {"noisy": NOISY}, untuned=untuned)
         assert [small.word, noise.word] == found
         first = comparison(small)
-        assert first.shown == (["holds"] if untuned else ["holds", "no difference"]) and not first.marks
+        assert first.shown() == (["holds"] if untuned else ["holds", "no difference"]) and not first.marks
     # where its sign is enough, it holds
     assert word("a > b", scores, untuned=["a"]) == "holds"
     assert word("a > b", scores, untuned=["b"]) == "not tested"
