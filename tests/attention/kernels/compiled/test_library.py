@@ -185,7 +185,8 @@ def test_an_interrupted_build_leaves_no_process_and_no_file(elsewhere, monkeypat
 def test_a_signal_without_a_handler_takes_effect_after_the_files_of_the_build_are_gone(
     elsewhere, monkeypatch, tmp_path, signals
 ):
-    interrupts = "; ".join(f"kill -{name} $PPID" for name in signals)
+    # it receives them together, because it would end the compiler before the second one is sent
+    interrupts = "; ".join(f"kill -{name} $PPID" for name in ["STOP", *signals, "CONT"])
     monkeypatch.setenv("CXX", _interrupting_compiler(tmp_path, interrupts))
     builder = multiprocessing.get_context("spawn").Process(target=_built, args=((library.SOURCES, elsewhere),))
     builder.start()
