@@ -391,6 +391,7 @@ def table(
     claim: Annotated[
         list[str] | None,
         typer.Option(
+            "--claim",  # before 0.28, typer called an option of this metavar --CLAIM
             metavar="CLAIM",
             help="Make only the rows that this claim compares, and decide it; may be given several times.",
             autocompletion=_claims,

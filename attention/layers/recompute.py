@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -35,8 +35,9 @@ class _Recomputation:
 
     def __init__(self, function: Function, inputs: tuple[Tensor, ...]) -> None:
         self._function = function
-        # the empty tensor makes autograd record it even if no input needs a gradient
-        self._inputs = _Inputs.apply(inputs[0].new_empty(0).requires_grad_(), *inputs).grad_fn
+        # the empty tensor makes autograd record it even if no input needs a gradient; the result is kept, because in
+        # torch 2.11 what autograd has recorded goes with it
+        self._inputs: Tensor = _Inputs.apply(inputs[0].new_empty(0).requires_grad_(), *inputs)
         self._count = 0
         self._tensors: dict[int, Tensor] = {}  # of the last recomputation, without those that were taken
         self._autocast = _present_autocast(inputs[0].device.type)
@@ -60,7 +61,7 @@ class _Recomputation:
                 raise _Complete
 
         with suppress(_Complete), saved_tensors_hooks(keep, _no_tensor), torch.enable_grad(), self._autocast:
-            self._function(*self._inputs.saved_tensors[1:])
+            self._function(*cast(Any, self._inputs.grad_fn).saved_tensors[1:])
         return kept
 
 

@@ -47,9 +47,13 @@ def compile_layers(model: Transformer, *, lengths_vary: bool = False) -> None:
 
 def eager(model: nn.Module) -> AbstractContextManager[object]:
     """A block in which the model runs uncompiled, so that its hooks run and its shapes make no new code."""
-    compiled = any("forward" in vars(layer) for layer in _of_whole_sequences(model))
     # if nothing is compiled, the call would take a second
-    return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
+    return torch.compiler.set_stance("force_eager") if is_compiled(model) else nullcontext()
+
+
+def is_compiled(model: nn.Module) -> bool:
+    """Whether layers of the model are compiled."""
+    return any("forward" in vars(layer) for layer in _of_whole_sequences(model))
 
 
 def choose(

@@ -26,6 +26,7 @@ from experiments.objectives.loss import LossSums
 from experiments.objectives.objective import Batch, Objective
 from experiments.settings.devices import largest_part
 from experiments.settings.run import Settings
+from experiments.training.step.cuda_graphs import CudaGraphs, graphs_of
 from experiments.training.step.micro_batches import Forward, backward, fitting, shortage_shared
 from experiments.training.step.non_finite import NonFiniteError, describe, locate
 from experiments.training.step.optimizers.build_optimizers import build_optimizers, set_learning_rate
@@ -69,6 +70,7 @@ class Learner:
     batch_size: int
     micro_batch: int  # sequences at once; halved whenever memory runs out
     clip: float | None  # largest norm of the gradient
+    graphs: CudaGraphs | None = None
     regularizer: Regularizer | None = None
     say: Callable[[str], None] = lambda message: None
 
@@ -112,7 +114,7 @@ class Learner:
         def attempt(micro_batch: int) -> LossSums:
             self.forget_gradient()
             with shortage_shared(world), self._forward_passes(index):
-                sums = backward(self.forward, batch, index, micro_batch)
+                sums = self._backward(batch, index, micro_batch)
             if self.regularizer is not None:
                 self.regularizer.term().backward()
             return sums
@@ -150,6 +152,12 @@ class Learner:
     def _norms(self) -> list[BatchNorm]:
         return [*batch_norms(self.model)]
 
+    def _backward(self, batch: Batch, index: int, micro_batch: int) -> LossSums:
+        # a regularizer has random numbers of its own in the forward passes
+        if self.graphs is None or self.regularizer is not None:
+            return backward(self.forward, batch, index, micro_batch)
+        return self.graphs.backward(self.forward, batch, index, micro_batch, self.say)
+
     def _forward_passes(self, index: int) -> AbstractContextManager[object]:
         return nullcontext() if self.regularizer is None else self.regularizer.forward_passes(index)
 
@@ -178,6 +186,9 @@ def learner_of(
     Raises Mistake if a library of the optimizer is missing.
     """
     trainer = settings.trainer
+    tokens = trainer.batch_size * settings.length
+    flops = tokens * model.flops_per_token(settings.length, objective.predicted_share)
+    graphs = graphs_of(model, device, flops=flops, lengths_vary=objective.lengths_vary) if world.size == 1 else None
     return Learner(
         model=model,
         forward=Forward(model, device, precision, settings.seed, trainer.label_smoothing, world),
@@ -187,4 +198,5 @@ def learner_of(
         batch_size=trainer.batch_size,
         micro_batch=min(trainer.micro_batch or trainer.batch_size, largest_part(trainer.batch_size, world.size)),
         clip=settings.optimizer.clip,
+        graphs=graphs,
     )

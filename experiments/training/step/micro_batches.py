@@ -75,10 +75,17 @@ class Forward:
 
     def predict(self, part: Batch) -> tuple[Tensor, LossSums]:
         """The logits [P, V] of one micro-batch, and its summed losses."""
-        with autocast(self.precision, self.device):
-            whole = padded(part).map_tensors(lambda tensor: tensor.to(self.device, non_blocking=True))
-            logits_PV, sums = predict(self.model, whole, self.label_smoothing)
+        logits_PV, sums = self.predict_there(self.on_device(padded(part)))
         return logits_PV[: len(part.targets)], sums
+
+    def on_device(self, part: Batch) -> Batch:
+        """The same batch on the model's device."""
+        return part.map_tensors(lambda tensor: tensor.to(self.device, non_blocking=True))
+
+    def predict_there(self, part: Batch) -> tuple[Tensor, LossSums]:
+        """The logits [P, V] and summed losses of a batch that is on the model's device."""
+        with autocast(self.precision, self.device):
+            return predict(self.model, part, self.label_smoothing)
 
 
 def seed_device(seed: int, device: torch.device) -> None:
