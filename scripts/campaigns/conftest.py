@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,11 +45,42 @@ def spoiled(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="session")
 def training(tiny: list[str], nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The words of a training of 40 steps. Its text is in the cache."""
-    words = ["train", *(word for word in tiny if not word.startswith("max_steps")), "max_steps=40"]
+    """The words of a training of 24 steps. Its text is in the cache."""
+    words = ["train", *(word for word in tiny if not word.startswith("max_steps")), "max_steps=24"]
     code, said = nursery.run(*words, cwd=tmp_path_factory.mktemp("warm"))
     assert code == 0, said
     return words
+
+
+@pytest.fixture(scope="session")
+def undisturbed(nursery: Nursery, training: list[str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
+    """A folder with the run of such a training, not to be changed, and the seconds that the training took."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    begun = time.monotonic()
+    code, said = nursery.run(*training, cwd=folder)
+    assert code == 0, said
+    return folder, time.monotonic() - begun
+
+
+@pytest.fixture
+def uncut(undisturbed: tuple[Path, float], tmp_path: Path) -> Path:
+    """A copy of that folder."""
+    return shutil.copytree(undisturbed[0], tmp_path / "uncut")
+
+
+@pytest.fixture
+def compiler(kernels: Path, tmp_path: Path) -> Path:
+    """A stand-in for the compiler of the kernel. It writes a part at once, and all of it after a third of a second."""
+    # libraries of earlier sources may exist, too
+    library = max(kernels.rglob("*.so"), key=lambda path: path.stat().st_mtime, default=None)
+    if library is None:
+        pytest.skip("there is no compiler")
+    compiler = tmp_path / "compiler"
+    place = 'for word; do [ "$last" = -o ] && out=$word; last=$word; done'
+    asked = 'case "$*" in *-dM*) exec g++ "$@";; esac'
+    compiler.write_text(f"#!/bin/sh\n{asked}\n{place}\nhead -c 9999 {library} > $out\nsleep 0.3\ncp {library} $out\n")
+    compiler.chmod(0o755)
+    return compiler
 
 
 @pytest.fixture(scope="session")

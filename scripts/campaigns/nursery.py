@@ -124,13 +124,19 @@ def serve(answers: int) -> Callable[[], object] | None:
 
 
 def main() -> None:
-    """Import what commands need, then serve; in a forked process, call the requested function."""
+    """Import and read what commands need, then serve; in a forked process, call the requested function."""
     # standard output is for answers, so what libraries print goes to standard error
     answers = os.dup(1)
     os.dup2(2, 1)
     os.environ.pop("LD_PRELOAD", None)
     for module in MODULES:
         importlib.import_module(module)
+    from experiments.config.compose import compose
+    from experiments.record.code_digest import import_covered
+
+    # what every command would do again: the imports of Hydra, and the digests of our files
+    compose([])
+    import_covered()
     gc.collect()
     gc.freeze()
     function = serve(answers)
@@ -148,12 +154,17 @@ def build_kernel() -> None:
 
 
 def table_of() -> int:
-    """Make a table. The arguments are the folder of its definition, its name, and overrides."""
+    """Make a table, and time its steps briefly.
+
+    The arguments are the folder of its definition, its name, and overrides.
+    """
+    from experiments.bench import rounds
     from experiments.commands.options import TableOptions
     from experiments.commands.table import show_table
+    from experiments.tables import step_times
     from experiments.tables.definition import folder
 
-    folder.TABLES = Path(sys.argv[1])
+    folder.TABLES, step_times.ROUNDS, rounds.SHORTEST = Path(sys.argv[1]), 4, 0.01
     return show_table(sys.argv[2], sys.argv[3:], TableOptions(workers=1))
 
 

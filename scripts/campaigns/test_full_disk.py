@@ -43,7 +43,8 @@ def check_said(code: int, said: str) -> None:
 
 
 def test_of_a_training(fill, training):
-    fill(lambda folder: training, runs_in)
+    words = [*(word for word in training if not word.startswith("max_steps")), "max_steps=12"]
+    fill(lambda folder: words, runs_in)
 
 
 def test_of_a_corpus(fill, training):
@@ -66,7 +67,7 @@ def test_of_an_import(fill, bert, training):
 
 
 def test_of_a_fine_tuning(fill, words):
-    more = ("max_steps=20", "epochs=null", "batch_size=8", "trainer.checkpoint_every=5", "trainer.evaluate_every=10")
+    more = ("max_steps=8", "epochs=null", "batch_size=8", "trainer.checkpoint_every=2", "trainer.evaluate_every=4")
     fill(lambda folder: ["finetune", *words("sst2", *more, f"runs={folder / 'runs'}")], runs_in)
 
 

@@ -31,7 +31,7 @@ def test_a_signal(nursery, words, pretrained, training, tmp_path, chance, tries,
         temporary = folder / "temporary"
         temporary.mkdir(parents=True)
         child = nursery.start(*asked, cwd=folder, TMPDIR=str(temporary), ATTN_CACHE=str(folder / "cache"))
-        live(chance.uniform(0.2, 6), child)
+        live(chance.uniform(0.2, 3), child)
         sent = chance.choice([*CODES])
         child.kill(sent)
         code = child.wait()

@@ -352,9 +352,9 @@ def test_the_emulation_shows_that_threads_do_not_wait(tmp_path):
 @pytest.mark.campaign
 @pytest.mark.skipif(not COMPILER, reason="there is no C++ compiler")
 def test_no_statement_by_which_threads_wait_is_superfluous(tmp_path, tries, chance: random.Random):
-    """A small campaign leaves out five of them, one at a time; a large one does so with all."""
+    """A small campaign leaves out three of them, one at a time; a large one does so with all."""
     every, superfluous = statements(), []
-    for name, number in chance.sample(every, min(len(every), tries(5, 1000))):
+    for name, number in chance.sample(every, min(len(every), tries(3, 1000))):
         cases = (EVERYTHING, WIDE, NARROW) if name == "mixed.cu" else (UNMIXED, LARGE)
         if not any(outcome(case, tmp_path / f"{name}-{number}", name, number) in NOTICED for case in cases):
             superfluous.append((name, number))
