@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from experiments.measure.cores import usable
 from experiments.record.folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -57,6 +58,12 @@ def until(true: Callable[[], object], seconds: float = 120) -> None:
 def runs(folder: Path) -> list[RunFolder]:
     """The runs of plain heads that were begun in a folder, by name."""
     return [RunFolder(path) for path in sorted((folder / "runs").glob("multi_head-*"))]
+
+
+def check_reserved(folder: Path) -> None:
+    """Check that cells whose temporary folder this was have reserved cores of this machine."""
+    reserved = {path.name for path in folder.glob("attn-reservations-*/core-*")}
+    assert reserved and reserved <= {f"core-{core}" for core in usable()}
 
 
 def statuses(folder: Path) -> list[str | None]:

@@ -11,13 +11,13 @@ import psutil
 import pytest
 
 from experiments.launch.launchers import killed_workers_endured
-from tests.launch.sweeps import instead, runs, statuses, until
+from tests.launch.sweeps import check_reserved, instead, runs, statuses, until
 
 joblib = pytest.importorskip("joblib", reason="needs attn[joblib]")
 pytest.importorskip("hydra_plugins.hydra_joblib_launcher", reason="needs attn[joblib]")
 ROOT = Path(__file__).resolve().parents[2]
 # long enough to be stopped in the middle
-LONG = ("max_steps=1500", "trainer.log_every=50", "trainer.evaluate_every=1500", "trainer.checkpoint_every=100")
+LONG = ("max_steps=300", "trainer.log_every=50", "trainer.evaluate_every=300", "trainer.checkpoint_every=100")
 
 
 def test_a_worker_that_is_killed_ends_the_block_without_an_error():
@@ -33,8 +33,9 @@ def test_errors_of_another_kind_leave_the_block():
 
 @pytest.mark.campaign
 def test_a_sweep_reports_cells_whose_worker_was_killed_and_trains_them_when_it_is_repeated(
-    environment, shell, tiny, tmp_path
+    environment, shell, tiny, tmp_path, monkeypatch
 ):
+    monkeypatch.setitem(environment, "TMPDIR", str(tmp_path))
     words = ["-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "seed=0,1,2", *instead(LONG, tiny)]
     process = subprocess.Popen(
         [sys.executable, str(ROOT / "cli.py"), "train", *words],
@@ -49,3 +50,4 @@ def test_a_sweep_reports_cells_whose_worker_was_killed_and_trains_them_when_it_i
     again = shell("train", *words, cwd=tmp_path)
     assert again.returncode == 0, again.output
     assert statuses(tmp_path) == ["done"] * 3
+    check_reserved(tmp_path)

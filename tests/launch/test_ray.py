@@ -23,7 +23,7 @@ from tests.launch.sweeps import instead, runs, statuses, sweep_process, until
 
 RAY = "hydra/launcher=ray"
 # long enough to be stopped in the middle; saved only at the end, or when a signal asks for it
-LONG = ("max_steps=1500", "trainer.log_every=50", "trainer.evaluate_every=1500", "trainer.checkpoint_every=100")
+LONG = ("max_steps=300", "trainer.log_every=50", "trainer.evaluate_every=300", "trainer.checkpoint_every=100")
 
 
 def begun(folder: Path) -> bool:
@@ -61,15 +61,15 @@ def cluster(ray_environment):
 
 @pytest.mark.campaign
 def test_cells_run_on_a_cluster_and_what_is_done_is_skipped(sweep, cluster, tmp_path):
-    # no float survives such starting values: the other cells end as they would
-    words = ("seed=0,1", "model.initial_std=0.02,1e30", f"hydra.launcher.address={cluster}")
-    for counted in ("[1/4]", "finished before"):
+    # no float survives such starting values: the other cell ends as it would
+    words = ("seed=0", "model.initial_std=0.02,1e30", f"hydra.launcher.address={cluster}")
+    for counted in ("[1/2]", "finished before"):
         process = sweep(*words)
         said, _ = process.communicate(timeout=300)
         assert process.returncode == 3, said
-        assert "2 of 4 cells failed; the same command tries them again" in said and counted in said
+        assert "1 of 2 cells failed; the same command tries them again" in said and counted in said
         assert "Ray's logs: " in said
-    assert sorted(map(str, statuses(tmp_path))) == ["done", "done", "nan", "nan"]
+    assert sorted(map(str, statuses(tmp_path))) == ["done", "nan"]
 
 
 def words_of(process: psutil.Process) -> str:
@@ -80,7 +80,7 @@ def words_of(process: psutil.Process) -> str:
 
 
 @pytest.mark.campaign
-def test_a_cell_whose_worker_is_killed_goes_on_to_the_same_bytes(sweep, shell, tiny, tmp_path):
+def test_a_cell_whose_worker_is_killed_goes_on_to_the_same_bytes(sweep, attn, tiny, tmp_path):
     process = sweep("seed=0", *LONG)
     until(lambda: begun(tmp_path))
     descendants = psutil.Process(process.pid).children(recursive=True)
@@ -89,7 +89,7 @@ def test_a_cell_whose_worker_is_killed_goes_on_to_the_same_bytes(sweep, shell, t
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, said
     (tmp_path / "alone").mkdir()
-    alone = shell("train", "seed=0", *instead(LONG, tiny), cwd=tmp_path / "alone")
+    alone = attn("train", "seed=0", *instead(LONG, tiny), cwd=tmp_path / "alone")
     assert alone.returncode == 0, alone.output
     (run,), (other,) = runs(tmp_path), runs(tmp_path / "alone")
     assert outcome(run) == outcome(other)
@@ -98,7 +98,7 @@ def test_a_cell_whose_worker_is_killed_goes_on_to_the_same_bytes(sweep, shell, t
 @pytest.mark.campaign
 def test_an_interrupted_sweep_saves_its_cells_and_goes_on(sweep, tmp_path):
     # more cells than cores: some are interrupted, others have not begun
-    words = ("seed=range(4)", *LONG)
+    words = ("seed=range(3)", *LONG)
     process = sweep(*words)
     until(lambda: begun(tmp_path))
     process.send_signal(signal.SIGINT)
@@ -109,7 +109,7 @@ def test_an_interrupted_sweep_saves_its_cells_and_goes_on(sweep, tmp_path):
     process = sweep(*words)
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, said
-    assert statuses(tmp_path) == ["done"] * 4
+    assert statuses(tmp_path) == ["done"] * 3
 
 
 @pytest.mark.campaign

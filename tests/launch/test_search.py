@@ -159,11 +159,14 @@ def test_searches_that_are_killed_and_share_a_study_lose_no_trial_and_do_none_tw
             start_new_session=True,
         )  # fmt: skip
 
-    for _ in range(tries(3, 20)):
-        both = [started(), started()]
-        end = time.monotonic() + chance.uniform(6, 20)
-        while time.monotonic() < end and any(each.poll() is None for each in both):
-            time.sleep(0.1)
+    def written() -> int:
+        return sum(path.stat().st_size for path in (tmp_path / "runs" / "sweeps").glob(f"*/{JOURNAL}"))
+
+    for _ in range(tries(2, 20)):
+        before, both = written(), [started(), started()]
+        while written() == before and any(each.poll() is None for each in both):
+            time.sleep(0.01)
+        time.sleep(chance.uniform(0, 6))
         for each in both:
             # no process of it is left if it ended by itself
             with suppress(ProcessLookupError):

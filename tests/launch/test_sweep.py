@@ -27,6 +27,7 @@ from experiments.config.messages import OF_HYDRA
 from experiments.launch.output import SweepProgress, print_cells
 from experiments.measure.cores import usable
 from experiments.record.folder import RunFolder
+from tests.launch.sweeps import check_reserved
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -113,12 +114,11 @@ def test_a_killed_cell_ends_alone(begun, tmp_path):
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_every_cell_saves_and_ends_when_its_sweep_is_told_to_stop(begun, tmp_path, number):
+def test_every_cell_saves_and_ends_when_its_sweep_is_told_to_stop(begun, tmp_path):
     sweep, folders = begun()
-    sweep.send_signal(number)
+    sweep.terminate()
     output, _ = sweep.communicate(timeout=60)
-    assert sweep.returncode == 128 + number, output
+    assert sweep.returncode == 128 + signal.SIGTERM, output
     assert "the same command continues" in output
     assert statuses(tmp_path / "runs") == ["interrupted"] * len(folders)
     again, _ = begun()
@@ -219,15 +219,14 @@ def test_a_machine_without_slurm_is_named_before_anything_is_changed(attn, tiny,
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize(("launcher", "options"), [("joblib", ["hydra.launcher.n_jobs=2"]), ("submitit_local", [])])
-def test_launchers_of_hydra_run_the_same_cells(shell, environment, tiny, tmp_path, monkeypatch, launcher, options):
-    pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher")
+def test_a_launcher_of_hydra_runs_the_same_cells(shell, environment, tiny, tmp_path, monkeypatch):
+    """That of submitit. The tests of joblib have the other."""
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher")
     monkeypatch.setitem(environment, "TMPDIR", str(tmp_path))
-    done = shell("train", "-m", "heads=1,2", f"hydra/launcher={launcher}", *options, *tiny)
+    done = shell("train", "-m", "heads=1,2", "hydra/launcher=submitit_local", *tiny)
     assert done.returncode == 0, done.stdout + done.stderr
     assert statuses(tmp_path / "runs") == ["done", "done"]
-    reserved = {path.name for path in tmp_path.glob("attn-reservations-*/core-*")}
-    assert reserved and reserved <= {f"core-{core}" for core in usable()}
+    check_reserved(tmp_path)
 
 
 def test_the_cells_of_another_sweeper_are_found_in_the_folder_of_runs(in_process, tiny, tmp_path, monkeypatch, capsys):
