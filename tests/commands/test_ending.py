@@ -166,7 +166,7 @@ def test_a_letter_that_the_encoding_of_the_output_lacks_is_an_escape(environment
     assert (done.returncode, done.stdout) == (0, "l\\xe4ufe\n"), done.stderr
 
 
-COMMANDS = (["--help"], ["--version"], ["variants"], ["train", "--cfg", "job"], ["compare", "--help"])
+COMMANDS = (["--help"], ["--version"], ["table"], ["train", "--cfg", "job"], ["compare", "--help"])
 
 
 @pytest.mark.campaign
@@ -197,9 +197,11 @@ def test_an_error_that_an_interruption_caused_is_the_interruption():
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("words", [["variants"], ["bench", "--rounds", "99"], ["table"]])
-def test_a_signal_ends_a_command_in_a_line_and_leaves_nothing(environment, tmp_path, chance, scale, number, words):
+@pytest.mark.parametrize(
+    ("words", "number"),
+    [(["variants"], signal.SIGINT), (["bench", "--rounds", "99"], signal.SIGTERM), (["table"], signal.SIGINT)],
+)
+def test_a_signal_ends_a_command_in_a_line_and_leaves_nothing(environment, tmp_path, chance, scale, words, number):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     for attempt in range(2 * scale):

@@ -282,5 +282,5 @@ def test_jobs_of_a_launcher_are_told_of_the_folder(shell, loud, text_file, tmp_p
     write_files(loud, dict(KINDS.findall(PAGE)))
     words = [word for word in TINY if not word.startswith(("max_steps", "trainer.log_every"))]
     kinds = ["variant=loud", "objective=skip", "data=text", f"data.train={text_file}"]
-    done = shell("train", "-m", f"plugins={loud}", "hydra/launcher=joblib", "seed=0,1", *kinds, *words, *SHORT)
-    assert done.returncode == 0 and len(results(tmp_path / "runs")) == 2, done.output
+    done = shell("train", "-m", f"plugins={loud}", "hydra/launcher=joblib", "seed=0", *kinds, *words, *SHORT)
+    assert done.returncode == 0 and len(results(tmp_path / "runs")) == 1, done.output

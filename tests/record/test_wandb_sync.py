@@ -17,7 +17,7 @@ import pytest
 
 from experiments.record.folder import RunFolder, config_text
 from experiments.record.mirrors import wandb_sync
-from tests.fixtures.record import ROOT, leave_result
+from tests.fixtures.record import leave_result
 
 KEY = "0123456789" * 4
 
@@ -229,10 +229,10 @@ def test_many_runs_are_uploaded_once_each_by_a_sync_that_is_killed_and_refused(
     for seed in range(count):
         finished(tmp_path / "runs" / f"run-{seed:04}", {**settings, "seed": seed})
 
-    def begun(share):
+    def begun(share, first=""):
         """A sync that runs when this share of the runs has reached the server."""
         with (tmp_path / "said").open("a") as said:
-            command = [sys.executable, str(ROOT / "cli.py"), "sync"]
+            command = [sys.executable, "-c", f"{first}import cli; cli.main()", "sync"]
             begun = subprocess.Popen(
                 command, cwd=tmp_path, env=environment | login(server.server_port), stdout=said, stderr=said
             )
@@ -245,7 +245,7 @@ def test_many_runs_are_uploaded_once_each_by_a_sync_that_is_killed_and_refused(
         time.sleep(chance.uniform(0, 0.2))
         process.kill()
         assert process.wait() == -9
-    process = begun((kills + 1) / (kills + 2))
+    process = begun((kills + 1) / (kills + 2), HURRY)
     server.status = 500
     assert process.wait() in (1, 2)
     server.status = 200

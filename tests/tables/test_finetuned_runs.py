@@ -73,6 +73,13 @@ def words(tiny, tmp_path, monkeypatch) -> list[str]:
     return [*tiny, *files, *(f"finetune.first.{word}" for word in tuning)]
 
 
+@pytest.fixture
+def untimed(monkeypatch) -> None:
+    """No step is timed, which takes processes of its own."""
+    monkeypatch.setattr(StepClock, "seconds", lambda clock, settings: 0.01)
+    monkeypatch.setattr(step_times, "measure", lambda *_: step_times.NOT_MEASURED)
+
+
 def rows_of(text: str, key: str = "row") -> dict[str, dict[str, str]]:
     return {row[key]: row for row in csv.DictReader(io.StringIO(text))}
 
@@ -82,9 +89,8 @@ def result_of(tmp_path, pattern: str) -> dict:
     return json.loads(path.read_text())
 
 
+@pytest.mark.usefixtures("untimed")
 def test_a_cell_is_the_pretraining_and_then_its_fine_tuning(attn, words, tmp_path, monkeypatch):
-    monkeypatch.setattr(StepClock, "seconds", lambda clock, settings: 0.01)
-    monkeypatch.setattr(step_times, "measure", lambda *_: step_times.NOT_MEASURED)
     table = ("table", "me2026/heads", "--format", "csv", *words)
     dry = attn(*table, "--dry-run", f"cache={tmp_path / 'cache'}")
     assert dry.returncode == 0, dry.output
@@ -131,6 +137,7 @@ def test_a_cell_is_the_pretraining_and_then_its_fine_tuning(attn, words, tmp_pat
 
 
 @pytest.mark.campaign
+@pytest.mark.usefixtures("untimed")
 def test_killed_in_the_middle_it_goes_on_with_the_same_numbers(attn, words, tmp_path, environment):
     # as long as a kill takes
     words = [*words, "finetune.first.epochs=7"]

@@ -26,12 +26,12 @@ from tests.training.distributed.forked import PARTS, Raised, check_close, learn,
 
 
 # of four parts, three processes take two each, two of them with nothing to predict
-@pytest.mark.parametrize("size", [3, *in_campaigns(2, 4)])
-@pytest.mark.parametrize("optimizer", ["muon", *in_campaigns("adamw", "lamb")])
-def test_any_number_of_processes_take_the_same_steps_to_1e_12(settings, processes, optimizer, size):
+@pytest.mark.parametrize("case", ["muon 3", *in_campaigns("muon 2", "muon 4", "adamw 3", "lamb 3")])
+def test_any_number_of_processes_take_the_same_steps_to_1e_12(settings, processes, case):
+    optimizer, size = case.split()
     config = settings(**PARTS).model_copy(update={"optimizer": compose([f"optimizer={optimizer}"]).optimizer})
     alone = learn(config, ALONE)
-    several = processes(size, lambda group: learn(config, group), ShardedWorld).end()
+    several = processes(int(size), lambda group: learn(config, group), ShardedWorld).end()
     assert all(one["evaluation before"] == alone["evaluation before"] for one in several)
     assert all(one["losses"] == several[0]["losses"] and one["norms"] == several[0]["norms"] for one in several)
     assert not any(one["tensors"] for one in several[1:])

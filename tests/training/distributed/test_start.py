@@ -90,7 +90,7 @@ def test_torchrun_tells_a_process_its_place_and_starts_no_sweep(attn, tiny, monk
 
 # what is below starts interpreters by the dozen
 
-LONG = ("max_steps=600", "trainer.checkpoint_every=20", "trainer.evaluate_every=200", "trainer.log_every=20")
+LONG = ("max_steps=240", "trainer.checkpoint_every=10", "trainer.evaluate_every=120", "trainer.log_every=10")
 PARTS = ("model.dropout=0.1", "trainer.micro_batch=1")
 
 
@@ -173,7 +173,7 @@ def torchrun(size: int, restarts: int = 0) -> list[str]:
 def test_killed_processes_end_the_others_and_the_same_command_goes_on(command, tmp_path, chance, scale):
     for attempt in range(2 * scale):
         going = command(words=["trainer.devices=2"])
-        going.wait_for(min(going.step() + 40, 500))
+        going.wait_for(min(going.step() + 20, 120))
         time.sleep(chance.random() / 5)
         members = going.members()
         assert len(members) == 2
@@ -206,7 +206,7 @@ def test_a_signal_finishes_the_step_of_all(command, chance):
 def test_torchrun_starts_again_after_a_kill(command, tmp_path, chance):
     going = command(*torchrun(2, restarts=3), words=[])
     for lost in (1, 0):
-        going.wait_for(min(going.step() + 60, 500))
+        going.wait_for(min(going.step() + 20, 120))
         time.sleep(chance.random() / 5)
         members = going.members()
         assert len(members) == 2
