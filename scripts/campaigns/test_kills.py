@@ -40,7 +40,7 @@ def test_a_training(kill, nursery, training, tries):
 def test_a_sweep_with_all_its_processes(kill, nursery, training, tries):
     words = [training[0], "-m", *training[1:], "seed=0,1", "--workers", "2"]
     subject = Subject(lambda folder: nursery.start(*words, cwd=folder), interrupted_runs_in, interrupts=True)
-    kill(subject, tries(2, 100), kill=kill_all)
+    kill(subject, tries(1, 100), kill=kill_all)
 
 
 def test_a_table(kill, nursery, training, tries, tmp_path):

@@ -211,7 +211,7 @@ def test_a_signal_ends_a_command_in_a_line_and_leaves_nothing(environment, tmp_p
             command, cwd=tmp_path, env=own, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         ) as process:
             with suppress(subprocess.TimeoutExpired):
-                process.wait(chance.uniform(1, 12))
+                process.wait(chance.uniform(1, 8))
             process.send_signal(number)
             _, said = process.communicate(timeout=120)
         if process.returncode in (0, -number):
