@@ -90,7 +90,7 @@ def test_torchrun_tells_a_process_its_place_and_starts_no_sweep(attn, tiny, monk
 
 # what is below starts interpreters by the dozen
 
-LONG = ("max_steps=240", "trainer.checkpoint_every=10", "trainer.evaluate_every=120", "trainer.log_every=10")
+LONG = ("max_steps=140", "trainer.checkpoint_every=10", "trainer.evaluate_every=70", "trainer.log_every=10")
 PARTS = ("model.dropout=0.1", "trainer.micro_batch=1")
 
 
@@ -143,9 +143,8 @@ def command(environment, tiny, tmp_path):
     usual = instead([*LONG, *PARTS], tiny)
     started = []
 
-    def start(*before: str, words: list[str], folder: Path = tmp_path) -> Command:
-        folder.mkdir(exist_ok=True)
-        started.append(Command(folder, environment, *before, words=instead(words, usual)))
+    def start(*before: str, words: list[str]) -> Command:
+        started.append(Command(tmp_path, environment, *before, words=instead(words, usual)))
         return started[-1]
 
     yield start
@@ -157,10 +156,17 @@ def command(environment, tiny, tmp_path):
         each.said.close()
 
 
-def check_same(command, run: RunFolder, folder: Path) -> None:
-    alone = command(words=[], folder=folder)
-    assert alone.end() == 0, alone.output()
-    assert losses(run) == pytest.approx(losses(alone.run), rel=0.02)
+@pytest.fixture
+def check_same(attn, tiny, tmp_path):
+    """check_same(run): a run of one process that nobody disturbs has the same losses."""
+
+    def check(run: RunFolder) -> None:
+        (tmp_path / "alone").mkdir()
+        alone = attn("train", *instead([*LONG, *PARTS], tiny), cwd=tmp_path / "alone")
+        assert alone.returncode == 0, alone.output
+        assert losses(run) == pytest.approx(losses(RunFolder(tmp_path / "alone" / "runs" / run.name)), rel=0.02)
+
+    return check
 
 
 def torchrun(size: int, restarts: int = 0) -> list[str]:
@@ -170,10 +176,10 @@ def torchrun(size: int, restarts: int = 0) -> list[str]:
 
 @pytest.mark.campaign
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
-def test_killed_processes_end_the_others_and_the_same_command_goes_on(command, tmp_path, chance, scale):
+def test_killed_processes_end_the_others_and_the_same_command_goes_on(command, check_same, chance, scale):
     for attempt in range(2 * scale):
         going = command(words=["trainer.devices=2"])
-        going.wait_for(min(going.step() + 20, 120))
+        going.wait_for(min(going.step() + 20, 80))
         time.sleep(chance.random() / 5)
         members = going.members()
         assert len(members) == 2
@@ -187,7 +193,7 @@ def test_killed_processes_end_the_others_and_the_same_command_goes_on(command, t
             assert "process 1: killed by SIGKILL" in going.run.result().reason
     going = command(words=["trainer.devices=2"])
     assert going.end() == 0, going.output()
-    check_same(command, going.run, tmp_path / "alone")
+    check_same(going.run)
 
 
 @pytest.mark.campaign
@@ -203,10 +209,10 @@ def test_a_signal_finishes_the_step_of_all(command, chance):
 
 @pytest.mark.campaign
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
-def test_torchrun_starts_again_after_a_kill(command, tmp_path, chance):
+def test_torchrun_starts_again_after_a_kill(command, check_same, chance):
     going = command(*torchrun(2, restarts=3), words=[])
     for lost in (1, 0):
-        going.wait_for(min(going.step() + 20, 120))
+        going.wait_for(min(going.step() + 20, 80))
         time.sleep(chance.random() / 5)
         members = going.members()
         assert len(members) == 2
@@ -214,7 +220,7 @@ def test_torchrun_starts_again_after_a_kill(command, tmp_path, chance):
         psutil.wait_procs(members, timeout=60)
     assert going.end() == 0, going.output()
     assert going.run.result().devices == 2 and len(going.run.environment()["earlier"]) == 2
-    check_same(command, going.run, tmp_path / "alone")
+    check_same(going.run)
     again = command(*torchrun(2), words=[])
     assert again.end() == 0 and again.output().count("validation loss") >= 1
     assert json.loads((going.run.path / "result.json").read_text())["status"] == "done"
