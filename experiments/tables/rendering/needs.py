@@ -15,9 +15,9 @@ from experiments.tables.tuning import SEEDS as TRIAL_SEEDS
 from experiments.tables.until_resolved import FIRST_SEEDS
 from experiments.tables.verdict import UNDECIDED, Outlook, Verdict
 
-# of an H200 in bf16, with 12 models of 4 layers at once and with a single one (docs/gpu.md)
-LAYERS_TIMES_TOKENS_PER_SECOND = 4 * 600_000
-OF_A_SINGLE_MODEL = 4 * 66_200
+# of an H100 in fp32, with 14 models of 4 layers and talking heads at once and with a single one (docs/gpu.md)
+LAYERS_TIMES_TOKENS_PER_SECOND = 4 * 708_000
+OF_A_SINGLE_MODEL = 4 * 140_000
 FEWEST_RATES = 3  # of a tuning: the best one and its neighbours
 
 
@@ -111,8 +111,8 @@ def _marks(comparisons: Sequence[AnyComparison]) -> list[Mark]:
 
 
 def _cost(runs: Mapping[str, int], scheme: str, report: Report, steps: int = 1) -> str:
-    """The number of runs, and at `nano` their time: one after another on the table's CPU, and on one
-    GPU.
+    """The number of runs, and at `nano` their time: one after another on the table's machine, and
+    on one GPU.
 
     runs: the number of runs of each row. steps: how many times the steps of the table's own runs they have.
     """
@@ -120,19 +120,19 @@ def _cost(runs: Mapping[str, int], scheme: str, report: Report, steps: int = 1) 
     said = f"{count:,} {plural('run', count)}"
     if report.request.budget_name != BUDGETS[0] or report.request.table.source != "runs":
         return f"{said} (attn table {report.request.name} --dry-run estimates a run's time on a CPU or a GPU)"
-    cpu = [_cpu_seconds(report, scheme, row) for row in runs]
+    here = [_seconds(report, scheme, row) for row in runs]
     gpu = [_layers_times_tokens(report, scheme, row) for row in runs]
     times = []
-    if on_cpu := _total(runs, cpu):
-        times.append(f"{rough_duration(steps * on_cpu)} on this table's CPU")
+    if on_machine := _total(runs, here):
+        times.append(f"{rough_duration(steps * on_machine)} on this table's machine")
     if on_gpu := _total(runs, gpu):
         longest = max(each for each in gpu if each)
         seconds = steps * max(on_gpu / LAYERS_TIMES_TOKENS_PER_SECOND, longest / OF_A_SINGLE_MODEL)
-        times.append(f"{rough_duration(seconds)} on one GPU (H200, bf16)")
+        times.append(f"{rough_duration(seconds)} on one GPU (H100, fp32)")
     return f"{said}: about {' or '.join(times)}" if times else said
 
 
-def _cpu_seconds(report: Report, scheme: str, row: str) -> float | None:
+def _seconds(report: Report, scheme: str, row: str) -> float | None:
     """The time of a run by the table's bench, else the processor time of its runs."""
     return _product(report, scheme, row, ("steps", "step_seconds")) or report.known(row, scheme, "processor_seconds")
 
