@@ -119,5 +119,5 @@ def _dry_run(planned: Plan) -> ExitCode:
 
     from experiments.launch.output import print_cells
 
-    print_cells(planned.cells, Console())
+    print_cells(planned.cells, Console(), runs_here=planned.runs_here)
     return ExitCode.DONE

@@ -16,6 +16,7 @@ from experiments.cells.cell import folder_of
 from experiments.cells.outcome import Outcome, earlier_outcome
 from experiments.cells.runner import RunningCell
 from experiments.display.rows import show
+from experiments.failures.failure import Mistake
 from experiments.launch.check_cells import check_buildable, for_each_size
 from experiments.record.result import UNKNOWN
 from experiments.results.columns import COLUMNS, table_of, tables_of
@@ -24,15 +25,25 @@ from experiments.tasks.choose import task_of
 from experiments.training.run_length import planned_steps
 
 
-def print_cells(cells: list[Settings], console: Console) -> None:
-    """The cells with parameters and predicted peak memory."""
+def print_cells(cells: list[Settings], console: Console, *, runs_here: bool) -> None:
+    """The cells with parameters and predicted peak memory.
+
+    Nothing is predicted for a cell that is to run on another machine with a kernel that this one lacks.
+    """
+    from experiments.model.layers.build_attention import wrong_arguments
     from experiments.training.predicted_memory import predict_peak_bytes
 
-    def peak_bytes(cell: Settings) -> int:
-        return predict_peak_bytes(cell, task_of(cell).vocabulary_size())
+    def peak_bytes(cell: Settings) -> int | None:
+        try:
+            with wrong_arguments(cell.variant):
+                return predict_peak_bytes(cell, task_of(cell).vocabulary_size())
+        except Mistake:
+            if runs_here:
+                raise
+            return None
 
     rows = []
-    counts, peaks = check_buildable(cells), for_each_size(cells, peak_bytes)
+    counts, peaks = check_buildable(cells, runs_here=runs_here), for_each_size(cells, peak_bytes)
     told_apart = table_of([UNKNOWN | {"config": cell.model_dump(), "seed": cell.seed} for cell in cells])
     for cell, parameters, peak, row in zip(cells, counts, peaks, told_apart, strict=True):
         rows.append(

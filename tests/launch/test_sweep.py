@@ -24,6 +24,7 @@ from experiments.cells.outcome import Outcome
 from experiments.commands.train import launch
 from experiments.config.compose import compose
 from experiments.config.messages import OF_HYDRA
+from experiments.failures.failure import Mistake
 from experiments.launch.output import SweepProgress, print_cells
 from experiments.measure.cores import usable
 from experiments.record.folder import RunFolder
@@ -318,10 +319,21 @@ def test_a_dry_run_shows_the_reason_of_a_cell_that_its_sweep_could_not_train(tin
         runner.folder_of(cell).path.mkdir()
     (runner.folder_of(cells[0]).path / "result.json").write_text("{")
     shown = Console(file=io.StringIO(), width=300)
-    print_cells(cells, shown)
+    print_cells(cells, shown, runs_here=True)
     of_cell = [next(line for line in shown.file.getvalue().splitlines() if f"-s{seed}-" in line) for seed in range(3)]
     assert "result.json" in of_cell[0]
     assert of_cell[1].split()[-1] == "begun" and of_cell[2].endswith("to do")
+
+
+def test_a_dry_run_for_other_machines_shows_cells_whose_kernel_is_missing_here(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr("attention.kernels.cuda.kernel.absence", lambda device: "there is no GPU")
+    cells = [compose([*tiny, "backend=cuda", f"heads={heads}", f"runs={tmp_path}"]) for heads in (1, 2)]
+    with pytest.raises(Mistake, match="cuda"):
+        print_cells(cells, Console(file=io.StringIO()), runs_here=True)
+    shown = Console(file=io.StringIO(), width=300)
+    print_cells(cells, shown, runs_here=False)
+    lines = shown.file.getvalue().splitlines()
+    assert sum("-s0-" in line and line.endswith("to do") for line in lines) == 2
 
 
 def test_the_progress_of_all_running_cells_fits_80_columns(tiny, tmp_path):

@@ -20,7 +20,8 @@ from experiments.processes.answering import Answerer, AnswererEnded, questions
 from experiments.settings.run import Settings
 
 MODULE = "experiments.tables.sources.step_clock"
-TIMED = 5  # steps at most, after one that allocates memory and chooses kernels
+# steps at most, after one that allocates memory and chooses kernels; fewer than half of them prepare a CUDA graph
+TIMED = 9
 ENOUGH = 1.0  # seconds of timed steps, after which no other begins: a long step is less disturbed than a short one
 
 
@@ -61,7 +62,7 @@ class StepClock:
 
 
 def step_seconds(settings: Settings) -> float:
-    """Seconds of a training step in this process: the median of one to five, depending on how long they take.
+    """Seconds of a training step in this process: the median of one to nine, depending on how long they take.
 
     Raises Failure for a model that cannot be built, OutOfMemoryError, RuntimeError of torch.
     """
