@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.campaigns.nursery import Nursery
+from tests.launch.sweeps import instead
 
 # a failed comparison there shows what differs, as it does in a test
 pytest.register_assert_rewrite("scripts.campaigns.harness")
@@ -46,7 +47,7 @@ def spoiled(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="session")
 def training(tiny: list[str], nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """The words of a training of 24 steps. Its text is in the cache."""
-    words = ["train", *(word for word in tiny if not word.startswith("max_steps")), "max_steps=24"]
+    words = ["train", *instead(["max_steps=24"], tiny)]
     code, said = nursery.run(*words, cwd=tmp_path_factory.mktemp("warm"))
     assert code == 0, said
     return words

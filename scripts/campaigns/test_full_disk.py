@@ -7,6 +7,7 @@ from itertools import count
 import pytest
 
 from scripts.campaigns.harness import files_in, runs_in
+from tests.launch.sweeps import instead
 
 LOCKS = 1
 
@@ -43,7 +44,7 @@ def check_said(code: int, said: str) -> None:
 
 
 def test_of_a_training(fill, training):
-    words = [*(word for word in training if not word.startswith("max_steps")), "max_steps=12"]
+    words = [training[0], *instead(["max_steps=12"], training[1:])]
     fill(lambda folder: words, runs_in)
 
 

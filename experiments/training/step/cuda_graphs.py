@@ -17,7 +17,7 @@ from experiments.failures.wording import first_line
 from experiments.model.layers.batch_norm import batch_norms
 from experiments.model.transformer import Transformer
 from experiments.objectives.loss import LossSums
-from experiments.objectives.objective import Batch
+from experiments.objectives.objective import Batch, Objective
 from experiments.training.step.compiling import is_compiled
 from experiments.training.step.micro_batches import Forward, backward, dropout_seed, padded, seed_device
 
@@ -46,12 +46,13 @@ class CudaGraphs:
 
         Returns the summed losses, which the next call overwrites. say: receives a line if nothing can be recorded.
         """
+        if self._refused or micro_batch < len(batch.tokens):
+            return backward(forward, batch, step, micro_batch)
         part = padded(batch)
         shape = tuple(tensor.shape for tensor in _tensors(part))
-        full = shape not in self._recordings and len(self._recordings) == MOST_SHAPES
-        if self._refused or full or micro_batch < len(batch.tokens) or is_compiled(forward.model):
-            return backward(forward, batch, step, micro_batch)
         if shape not in self._recordings:
+            if len(self._recordings) == MOST_SHAPES or is_compiled(forward.model):
+                return backward(forward, batch, step, micro_batch)
             self._recordings[shape] = None
             return self._first(forward, batch, step, micro_batch)
         recording = self._recordings[shape] or self._record(forward, part, say)
@@ -113,16 +114,18 @@ class _Recording(NamedTuple):
         return LossSums(*self.losses)
 
 
-def graphs_of(model: Transformer, device: torch.device, *, flops: float, lengths_vary: bool) -> CudaGraphs | None:
+def graphs_of(
+    model: Transformer, objective: Objective, device: torch.device, batch_size: int, length: int
+) -> CudaGraphs | None:
     """The graphs of a run on `device`; None if they would not help, or if its passes cannot be replayed.
 
-    flops: of the passes of a batch. Replayed passes see no other seed of attention dropout, which is a number of the
-    processor, and propose no batch statistics.
+    Replayed passes see no other seed of attention dropout, which is a number of the processor, and propose no batch
+    statistics.
     """
-    dropped = any(attention.dropout for attention in model.attentions)
-    if device.type != "cuda" or flops > MOST_FLOPS or lengths_vary or dropped or any(True for _ in batch_norms(model)):
+    if device.type != "cuda" or objective.lengths_vary or any(attention.dropout for attention in model.attentions):
         return None
-    return CudaGraphs(device)
+    flops = batch_size * length * model.flops_per_token(length, objective.predicted_share)
+    return None if flops > MOST_FLOPS or any(True for _ in batch_norms(model)) else CudaGraphs(device)
 
 
 def _tensors(part: Batch) -> list[Tensor]:

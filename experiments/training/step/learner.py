@@ -186,9 +186,6 @@ def learner_of(
     Raises Mistake if a library of the optimizer is missing.
     """
     trainer = settings.trainer
-    tokens = trainer.batch_size * settings.length
-    flops = tokens * model.flops_per_token(settings.length, objective.predicted_share)
-    graphs = graphs_of(model, device, flops=flops, lengths_vary=objective.lengths_vary) if world.size == 1 else None
     return Learner(
         model=model,
         forward=Forward(model, device, precision, settings.seed, trainer.label_smoothing, world),
@@ -198,5 +195,5 @@ def learner_of(
         batch_size=trainer.batch_size,
         micro_batch=min(trainer.micro_batch or trainer.batch_size, largest_part(trainer.batch_size, world.size)),
         clip=settings.optimizer.clip,
-        graphs=graphs,
+        graphs=graphs_of(model, objective, device, trainer.batch_size, settings.length) if world.size == 1 else None,
     )

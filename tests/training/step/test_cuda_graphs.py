@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -78,19 +80,22 @@ def test_parts_of_a_batch_are_computed(learner):
 
 
 @pytest.mark.parametrize(
-    ("words", "flops", "lengths_vary"),
+    ("words", "batch_size", "lengths_vary"),
     [
-        ([], 2 * MOST_FLOPS, False),
-        ([], 1.0, True),
-        (["model.attention_dropout=0.1"], 1.0, False),
-        (["model.norm_kind=batch"], 1.0, False),
+        ([], 4 * 10**6, False),
+        ([], 4, True),
+        (["model.attention_dropout=0.1"], 4, False),
+        (["model.norm_kind=batch"], 4, False),
     ],
 )
-def test_passes_that_gain_nothing_or_change_from_step_to_step_are_not_recorded(tiny, words, flops, lengths_vary):
+def test_passes_that_gain_nothing_or_change_from_step_to_step_are_not_recorded(tiny, words, batch_size, lengths_vary):
     model = Pretraining(compose([*tiny, *words])).build_initialized_model(100)
-    assert graphs_of(model, DEVICE, flops=flops, lengths_vary=lengths_vary) is None
+    assert 4 * 16 * model.flops_per_token(16, 0.15) < MOST_FLOPS < 4 * 10**6 * 16 * model.flops_per_token(16, 0.15)
+    objective = SimpleNamespace(lengths_vary=lengths_vary, predicted_share=0.15)
+    assert graphs_of(model, objective, DEVICE, batch_size, 16) is None
 
 
 def test_a_cpu_has_no_graphs(tiny):
     model = Pretraining(compose(tiny)).build_initialized_model(100)
-    assert graphs_of(model, torch.device("cpu"), flops=1.0, lengths_vary=False) is None
+    objective = SimpleNamespace(lengths_vary=False, predicted_share=0.15)
+    assert graphs_of(model, objective, torch.device("cpu"), 4, 16) is None
