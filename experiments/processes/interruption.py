@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +20,7 @@ class Interrupted(BaseException):
     """A signal ended the run. `exit_code` is what a shell expects: 128 and the number of the signal."""
 
     def __init__(self, number: int) -> None:
+        self.number = number
         self.reason = f"interrupted by {signal.Signals(number).name}"
         self.exit_code = ExitCode(128 + number)
         super().__init__(self.reason)
@@ -29,7 +31,8 @@ class Interruption:
 
     A second SIGINT does not wait for `check`: somebody is impatient. A second SIGTERM or SIGHUP has no effect: all
     processes of a job receive SIGTERM from a cluster, or SIGHUP when their terminal is closed, and once more from
-    their parents. Outside the main thread, signals are not handled.
+    their parents. A signal that Interrupted was raised for where Python drops it, as in a destructor or in the callback
+    of a weak reference, is sent again. Outside the main thread, signals are not handled.
     """
 
     def __init__(self) -> None:
@@ -37,14 +40,17 @@ class Interruption:
         self._terminating = False
         self._pending: int | None = None
         self._block = handled(self._receive)
+        self._report_dropped = sys.unraisablehook
 
     def __enter__(self) -> Interruption:
         self._block.__enter__()
+        self._report_dropped, sys.unraisablehook = sys.unraisablehook, self._dropped
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        sys.unraisablehook = self._report_dropped
         self._block.__exit__(kind, error, traceback)
 
     @contextmanager
@@ -80,6 +86,16 @@ class Interruption:
             self.note(number)
         else:
             raise Interrupted(number)
+
+    def _dropped(self, dropped: sys.UnraisableHookArgs) -> None:
+        if not isinstance(dropped.exc_value, Interrupted):
+            self._report_dropped(dropped)
+            return
+        self._terminating = False
+        # a moment later, because a signal that is sent from here is received here, where it would be dropped again
+        again = threading.Timer(0.01, signal.pthread_kill, (threading.get_ident(), dropped.exc_value.number))
+        again.daemon = True
+        again.start()
 
 
 @contextmanager

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
+import weakref
 
 import pytest
 
@@ -47,6 +49,33 @@ def test_sigterm_does_not_break_off_what_another_one_has_begun():
         with pytest.raises(Interrupted):
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_during_a_callback_whose_errors_python_drops_comes_again(number, capsys):
+    class Node:
+        pass
+
+    node = Node()
+    reference = weakref.ref(node, lambda _: signal.raise_signal(number))
+    with Interruption(), pytest.raises(Interrupted) as interrupted:
+        del node
+        assert reference() is None
+        time.sleep(60)
+    assert interrupted.value.number == number
+    assert not capsys.readouterr().err
+
+
+def test_other_errors_that_python_drops_are_reported_as_before(monkeypatch):
+    class Broken:
+        def __del__(self):
+            raise ValueError("broken")
+
+    reported = []
+    monkeypatch.setattr("sys.unraisablehook", reported.append)
+    with Interruption():
+        Broken()
+    assert [str(each.exc_value) for each in reported] == ["broken"]
 
 
 def test_nothing_came():
