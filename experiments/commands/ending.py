@@ -7,6 +7,7 @@ import io
 import os
 import re
 import signal
+import stat
 import sys
 import traceback
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ MACHINE_ERRORS = {
 # where the output goes
 OUTPUT_ERRORS = {errno.EAGAIN, errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EBADF}
 
+STDERR = 2
 LONG_WORD = re.compile(r"\S{400,}")
 
 
@@ -110,13 +112,22 @@ def write_every_letter() -> None:
 
 
 def outlive_terminal() -> None:
-    """Discard what this process writes to a terminal that was closed, where it gets no SIGHUP or ignores it."""
+    """Discard what this process writes to a terminal that was closed, where it gets no SIGHUP or ignores it.
+
+    A pipe to which it reports on stderr, and whose reader has ended, counts as such a terminal, and sends SIGHUP.
+    """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream.isatty():
+        if stream.isatty() or (name == "stderr" and _is_pipe(stream)):
             stream.flush()
             buffer = io.BufferedWriter(_Terminal(stream.fileno(), "w", closefd=False))
             setattr(sys, name, io.TextIOWrapper(buffer, stream.encoding, stream.errors, line_buffering=True))
+
+
+def _is_pipe(stream: Any) -> bool:
+    with suppress(OSError):
+        return stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode)
+    return False
 
 
 class _Terminal(io.FileIO):
@@ -124,9 +135,13 @@ class _Terminal(io.FileIO):
         try:
             return super().write(content)
         except OSError as error:
-            if error.errno != errno.EIO:
+            if error.errno == errno.EIO:
+                give_up_closed_terminal()
+            elif error.errno == errno.EPIPE and self.fileno() == STDERR:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), STDERR)
+                signal.raise_signal(signal.SIGHUP)
+            else:
                 raise
-            give_up_closed_terminal()
             return len(content)
 
 

@@ -91,11 +91,14 @@ class Interruption:
         if not isinstance(dropped.exc_value, Interrupted):
             self._report_dropped(dropped)
             return
-        self._terminating = False
-        # a moment later, because a signal that is sent from here is received here, where it would be dropped again
-        again = threading.Timer(0.01, signal.pthread_kill, (threading.get_ident(), dropped.exc_value.number))
-        again.daemon = True
-        again.start()
+        # a moment later, because a signal that is received here is dropped again
+        while True:
+            self._terminating = False
+            again = threading.Timer(0.1, signal.pthread_kill, (threading.get_ident(), dropped.exc_value.number))
+            again.daemon = True
+            with suppress(Interrupted):
+                again.start()
+                return
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -8,6 +10,7 @@ import weakref
 import pytest
 
 from experiments.processes.interruption import SIGNALS, Interrupted, Interruption
+from tests.fixtures.command import ROOT
 from tests.fixtures.terminal import code_without_terminal
 
 
@@ -106,6 +109,24 @@ with Interruption() as interruption:
 def test_a_terminal_that_is_closed_breaks_off_nothing(tmp_path):
     assert code_without_terminal(WRITER, str(tmp_path / "saved")) == 129
     assert (tmp_path / "saved").read_text() == "interrupted by SIGHUP"
+
+
+def test_a_pipe_whose_reader_ended_is_a_terminal_that_is_closed(tmp_path):
+    """as in `attn train 2>&1 | head`"""
+    command = [sys.executable, "-c", WRITER, str(tmp_path / "saved")]
+    for ignoring, code in ([], 129), (["nohup"], None):
+        process = subprocess.Popen(
+            [*ignoring, *command], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL
+        )
+        process.stderr.readline()
+        process.stderr.close()
+        if code is None:
+            # what ignores SIGHUP goes on
+            with pytest.raises(subprocess.TimeoutExpired):
+                process.wait(1)
+            process.terminate()
+        assert process.wait(60) == (code or 143)
+        assert (tmp_path / "saved").read_text() == f"interrupted by {'SIGHUP' if code else 'SIGTERM'}"
 
 
 @pytest.mark.parametrize("number", SIGNALS)
