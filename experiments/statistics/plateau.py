@@ -54,10 +54,12 @@ def marks(
 ) -> list[Mark]:
     """Reasons why rows may not decide a comparison: they are stuck, or they still learn more than the difference.
 
-    stuck: by row, as `stuck` says it.
+    stuck: by row, as `stuck` says it. The difference is the mean if it decides which side is better, and otherwise at
+    least the margin.
     """
     reasons = [Mark(row, kind, why) for row in compared.rows for kind, why in stuck.get(row, {}).items()]
-    decided = max(abs(compared.mean or 0.0), compared.margin)
+    has_sign = compared.relation == ">" and compared.word() in ("holds", "reversed")
+    decided = max(abs(compared.mean or 0.0), 0.0 if has_sign else compared.margin)
     unfinished = {row: gain for row in compared.rows if (gain := late_gains.get(row, 0.0)) >= decided}
     if unfinished:
         row = max(unfinished, key=lambda row: unfinished[row])

@@ -5,16 +5,19 @@ Verdicts are not among them: they are decided anew, by the present rules.
 
 from __future__ import annotations
 
-from dataclasses import asdict, astuple
+from collections.abc import Iterator
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any
 
 from experiments.failures.failure import Mistake
 from experiments.files.durable import number, read_sealed, write_sealed
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
+from experiments.tables.conditions import PLAN
+from experiments.tables.definition.folder import files_start
 from experiments.tables.definition.published import PublishedNumber
 from experiments.tables.definition.request import Request, load
-from experiments.tables.report import Line, Report, judged_by, without_unnamed_scheme
+from experiments.tables.report import ENDED, Line, Report, judged_by, without_unnamed_scheme
 from experiments.tables.seed_plan import CheckedPlan, SeedPlan, changed_since
 
 EVIDENCE: dict[str, Evidence] = {each.name: each for each in (Anytime(), Planned(), Waiting())}
@@ -90,13 +93,41 @@ def restored(path: Path) -> Report:
         facts_of_cells=[(name, value) for name, value in content["facts"]],
         notes_of_cells=content["notes"],
     )
+    report = with_plans_beside(report, path.parent)
     return judged_by(Anytime(), report) if checked and checked.void else report
+
+
+def with_plans_beside(report: Report, folder: Path) -> Report:
+    """The report with the plans of the folder's other pages of its table and budget among its facts, each once.
+
+    Raises Mistake for numbers that have changed since.
+    """
+    facts = list(report.facts_of_cells)
+    for stem, plan in _plans_of_pages(report.request, folder):
+        if not any(name == PLAN and value.startswith(plan.says) for name, value in report.facts):
+            facts.append((PLAN, f"{plan.says}; of the page {stem}"))
+    return replace(report, facts_of_cells=facts)
+
+
+def _plans_of_pages(request: Request, folder: Path) -> Iterator[tuple[str, SeedPlan]]:
+    for path in sorted(folder.glob(f"{files_start(request.name)}*.json")):
+        if path.stem != request.result_stem:
+            content = _content(path)
+            if content["plan"] and (content["table"], content["budget"]) == (request.name, request.budget_name):
+                yield path.stem, SeedPlan(**content["plan"])
 
 
 def overrides_of(path: Path) -> list[str]:
     """The overrides of the report whose numbers `archive` wrote. Raises Mistake if the file has changed since."""
     overrides: list[str] = _content(path)["overrides"]
     return overrides
+
+
+def is_complete(path: Path) -> bool:
+    """Whether no cell of its report is missing. Raises Mistake if the file has changed since."""
+    content = _content(path)
+    seeds = {cell["seed"] for cell in content["by_seed"]}
+    return len(content["lines"]) * len(seeds) == sum(cell["state"] in ENDED for cell in content["by_seed"])
 
 
 def chosen_claims_of(path: Path) -> list[str]:

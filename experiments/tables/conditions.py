@@ -16,7 +16,7 @@ from experiments.tables.definition.published import Published
 from experiments.tables.definition.request import Request, without_folder
 from experiments.tables.definition.table import PAPER
 from experiments.tables.seed_plan import CheckedPlan
-from experiments.tables.seeds import spans
+from experiments.tables.seeds import seeds_text, spans
 from experiments.tables.sources.source import CellOutcome
 from experiments.tables.step_times import NOT_MEASURED, StepTimes
 
@@ -98,7 +98,9 @@ def facts(
     yield "margin", f"{budget.margin.value:g}: {budget.margin.reason}"
     if trend_margin := budget.trend_margin:
         yield "margin of trends", f"{trend_margin.value:g}: {trend_margin.reason}"
-    yield from ((f"positions, {name}", scheme.label) for name, scheme in request.schemes.items() if name)
+    for name, scheme in request.schemes.items():
+        if name:
+            yield f"positions, {name}", f"{scheme.label}: {request.of_scheme(name, scheme)}"
     yield from _learning_rates(request)
     yield from named(*OF_RESULTS, STEP_TIMES)
     yield "command", request.command()
@@ -185,11 +187,18 @@ def _of_results(results: Sequence[Fields]) -> Iterator[tuple[str, str]]:
     if texts := distinct(_corpus(result["corpus"]) for result in results):
         yield "text", "; ".join(texts)
     if machines := distinct(result["device"] for result in results):
-        yield "machine", "; ".join(machines)
+        yield "machine", "; ".join(machines if len(machines) == 1 else _with_seeds(machines, results))
     if dates := sorted(distinct(str(value_at(result, "environment.started") or "")[:10] for result in results)):
         yield "date", dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     if code := distinct(_code(result) for result in results):
         yield "code", ", ".join(sorted(code))
+
+
+def _with_seeds(machines: Sequence[str], results: Sequence[Fields]) -> Iterator[str]:
+    """Each machine with the seeds of its results."""
+    for machine in machines:
+        of_machine = (result for result in results if result["device"] == machine)
+        yield f"{machine} ({seeds_text(value_at(result, 'config.seed') for result in of_machine)})"
 
 
 def _examples(name: str, results: Sequence[Fields]) -> list[str]:

@@ -21,6 +21,8 @@ SETTINGS = {
     "sequences in a step": "batch_size",
     "steps": "max_steps",
     "optimizer": "optimizer.kind",
+    "schedule": "schedule.kind",
+    "steps of warm-up": "schedule.warmup_steps",
 }
 
 

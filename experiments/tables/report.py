@@ -32,6 +32,7 @@ from experiments.tables.sources.source import CellOutcome, Outcomes, Source
 from experiments.tables.verdict import Measures, Verdict, counting, decide
 
 Line = dict[str, Any]
+ENDED = ("done", "diverged")  # states of a cell that needs no further training
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Report:
     @property
     def is_complete(self) -> bool:
         """Whether every cell is done, or ended in NaN."""
-        return all(cell["state"] in ("done", "diverged") for cell in self.by_seed)
+        return all(cell["state"] in ENDED for cell in self.by_seed)
 
     @property
     def cells(self) -> int:
@@ -300,7 +301,8 @@ def _rank(request: Request, lines: Sequence[Line], printed: Mapping[str, dict[st
     """Under each scheme, ranks among the rows that have both numbers, and whether the difference from the baseline has
     the paper's sign.
 
-    A row whose mean covers only some of the seeds has no rank, and does not count in the ranks of others.
+    A row whose mean covers only some of the seeds has no rank, and does not count in the ranks of others. Nor has a
+    row that is alone.
     """
     for scheme in request.schemes:
         _rank_under(request, under(scheme, lines), printed)
@@ -319,7 +321,7 @@ def _rank_under(request: Request, lines: Sequence[Line], printed: Mapping[str, d
     for line in lines:
         row = line["row"]
         line |= {"rank": None, "published_rank": None, "rank_deviation": None, "sign": None}
-        if line in ranked:
+        if line in ranked and len(ranked) > 1:
             line["rank"] = 1 + sum(our_sign * (other[score] - line[score]) > 0 for other in ranked)
             line["published_rank"] = 1 + sum(their_sign * (theirs[other["row"]] - theirs[row]) > 0 for other in ranked)
             line["rank_deviation"] = line["rank"] - line["published_rank"]

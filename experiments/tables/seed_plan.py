@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field, TypeAdapter, ValidationError
 
 from experiments.failures.failure import Mistake
-from experiments.failures.wording import first_line
+from experiments.failures.wording import first_line, plural
 from experiments.files.digest import digest
 from experiments.files.durable import folder_for, read_sealed, write_sealed
 from experiments.record.code_digest import code_digests
@@ -66,8 +66,8 @@ class SeedPlan:
     @property
     def says(self) -> str:
         """The plan in a line."""
-        first, last = self.seeds[0], self.seeds[-1]
-        return f"planned on {self.date[:10]}: seeds {first} to {last}, {len(self.comparisons)} comparisons"
+        first, last, count = self.seeds[0], self.seeds[-1], len(self.comparisons)
+        return f"planned on {self.date[:10]}: seeds {first} to {last}, {count} {plural('comparison', count)}"
 
 
 class CheckedPlan(NamedTuple):

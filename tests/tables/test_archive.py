@@ -116,6 +116,22 @@ def test_seeds_are_planned_only_by_a_plan_that_still_describes_the_table(tmp_pat
 
 
 @pytest.mark.usefixtures("heads_table")
+def test_a_page_lists_the_plans_of_other_pages_of_its_table(tmp_path):
+    planned = _planned(Planned())
+    for stem, plan in (("me2026_heads-9-14", planned.plan), ("me2026_heads-20-25", None)):
+        archive(replace(planned, plan=plan), tmp_path / f"{stem}.json")
+    says = f"{planned.plan.says}; of the page me2026_heads-9-14"
+    written = tmp_path / "me2026_heads.md"
+    write_all(made(), tmp_path)
+    assert f"* plan: {says}\n" in written.read_text()
+    again = restored(tmp_path / "me2026_heads.json")
+    write_all(again, tmp_path)
+    assert written.read_text().count("* plan: ") == 1 and [value for name, value in again.facts if name == "plan"] == [
+        says
+    ]
+
+
+@pytest.mark.usefixtures("heads_table")
 def test_labels_rates_and_notes_are_those_of_the_present_definition(tmp_path, monkeypatch):
     path = tmp_path / "numbers.json"
     archive(made({("h32", 0): CellOutcome("failed", "no room")}), path)

@@ -157,9 +157,11 @@ def test_what_a_better_loss_costs_is_said_under_every_scheme_though_one_is_timed
     both = replace(found, lines=lines, step_seconds=seconds)
     comparison = found.verdicts[0].findings[""].comparisons[0]
     for scheme in ("first", "second"):
-        assert comparison_line(comparison, both, scheme, "seed").endswith("; h16 has 1.26 times the time of a step")
+        assert comparison_line(comparison, both, scheme, "seed").endswith(
+            "; a step of h16 takes 1.26 times the time of one of h8"
+        )
     seconds["h16"] = {turn: 0.09 + 0.06 * (turn % 2) for turn in range(12)}
-    assert "time of a step" not in comparison_line(comparison, both, "first", "seed"), "within the noise of the rounds"
+    assert "a step of" not in comparison_line(comparison, both, "first", "seed"), "within the noise of the rounds"
 
 
 def test_means_errors_ranks_and_signs():
@@ -359,12 +361,51 @@ def test_a_difference_that_holds_below_the_margin_is_called_small():
     assert "less than the margin" not in render(made(), "markdown")
 
 
+def test_the_ends_of_a_trend_are_said_to_cost_more():
+    table = load(NAME)
+    claims = {"C4": table.claims["C4"].model_copy(update={"parts": ["h8 > h16 > h32 by h"]})}
+    found = made(table=table.model_copy(update={"claims": claims}))
+    lines = [each | {"parameters": {"h8": 30, "h16": 20, "h32": 15}[each["row"]]} for each in found.lines]
+    found = replace(found, lines=lines, step_seconds={})
+    (comparison,) = found.verdicts[0].findings[""].comparisons
+    said = comparison_line(comparison, found, "", "seed")
+    assert said.endswith(": holds; h8 has 2.00 times the parameters of h32")
+    assert "For a trend, it is the first end of the fitted line minus the last." in closing_sentence(found)
+
+
+def test_a_row_still_learns_if_it_gains_as_much_as_the_difference_that_it_decides():
+    """The margin of the table is 0.01."""
+    words = {}
+    for gain in (0.004, 0.007):
+        for better, name in ((0.006, "has a sign"), (0.0, "has none")):
+            losses = {("h16", seed): 4.00 + 0.001 * (seed % 2) for seed in range(6)}
+            losses |= {("h8", seed): loss - better + 0.0002 * seed * (-1) ** seed for (_, seed), loss in losses.items()}
+            losses |= {("h32", seed): 5.0 for seed in range(6)}
+            found = made({place: done(loss, late_gain=gain) for place, loss in losses.items()})
+            words[gain, name] = found.verdicts[0].findings[""].comparisons[0].word()
+    assert words[0.004, "has a sign"] == "holds" and words[0.007, "has a sign"] == "not tested"
+    assert words[0.004, "has none"] == words[0.007, "has none"] == "no difference"
+
+
+def test_one_row_has_no_rank():
+    found = made({(row, seed): CellOutcome("missing") for row in ("h16", "h32") for seed in range(6)})
+    assert line(found, "h8")["rank"] is None and line(made(), "h8")["rank"] == 1
+
+
+def test_machines_stand_with_their_seeds():
+    def on(machine: str, seed: int) -> CellOutcome:
+        return done(4.0, device=machine, config={"variant": {"name": "multi_head"}, "seed": seed})
+
+    found = made({(row, seed): on("a GPU" if seed < 4 else "a CPU", seed) for row in LOSSES for seed in range(6)})
+    assert dict(found.facts)["machine"] == "a GPU (seeds 0-3); a CPU (seeds 4-5)"
+
+
 def test_a_margin_that_a_comparison_allows_is_no_part_of_its_difference():
     table = load(NAME)
     claims = {"C4": table.claims["C4"].model_copy(update={"parts": ["h8 ~ h16"]})}
     same = made(table=table.model_copy(update={"claims": claims}))
-    assert "the right side, paired by seed, without the margin that some comparisons allow." in closing_sentence(same)
-    assert "the right side, paired by seed. " in closing_sentence(made())
+    assert "paired by seed. It leaves out a margin that a comparison allows. A claim" in closing_sentence(same)
+    assert "the right side, paired by seed. A claim" in closing_sentence(made())
 
 
 def needed(found: Report) -> list[str]:
@@ -717,12 +758,16 @@ def test_the_list_of_results_says_how_many_claims_hold_and_by_how_much(tmp_path)
     ]
 
 
-def test_a_claim_of_several_pages_is_counted_once_and_a_page_of_one_claim_makes_no_table(tmp_path):
+@pytest.mark.parametrize("incomplete", ["me2026_heads-4-7", "me2026_heads"])
+def test_a_claim_of_several_pages_is_counted_once_and_a_page_of_one_claim_makes_no_table(tmp_path, incomplete):
     stems = {"me2026_heads-C4": ["C4"], "me2026_heads-4-7": [], "me2026_heads": []}
+    (counted,) = {stem for stem, chosen in stems.items() if not chosen} - {incomplete}
     for stem, chosen in stems.items():
         (tmp_path / f"{stem}.md").touch()
-        write_sealed(tmp_path / f"{stem}.json", {"chosen_claims": chosen})
-        verdict = "not resolved" if stem == "me2026_heads" else "holds"
+        missing = stem == incomplete
+        cells = [{"seed": seed, "state": "missing" if missing and seed else "done"} for seed in range(4)]
+        write_sealed(tmp_path / f"{stem}.json", {"chosen_claims": chosen, "lines": [{}], "by_seed": cells})
+        verdict = "not resolved" if stem == counted else "holds"
         line = f"P,nano,C4,it helps,{verdict},seed,paper,loss: a < b,{verdict},False,-0.25,-0.375,-0.125,4"
         (tmp_path / f"{stem}_claims.csv").write_text(f"{COMPARED}{line}\n")
     # files that have nothing to do with a table
@@ -730,9 +775,9 @@ def test_a_claim_of_several_pages_is_counted_once_and_a_page_of_one_claim_makes_
     (tmp_path / "notes.json").write_text("[")
     index = write_index(tmp_path).read_text()
     assert "Of 1 claim, 1 is not resolved." in index and "## Tables without results" not in index
-    others = "[another page](me2026_heads-4-7.md): holds, 4 seeds; [another page](me2026_heads-C4.md): holds, 4 seeds"
+    others = f"[another page]({incomplete}.md): holds, 4 seeds; [another page](me2026_heads-C4.md): holds, 4 seeds"
     (line,) = [line for line in index.splitlines() if "it helps" in line]
-    assert f"[it helps](me2026_heads.md) | P | **not resolved**; {others} |" in line
+    assert f"[it helps]({counted}.md) | P | **not resolved**; {others} |" in line
     for stem in ("me2026_heads-4-7", "me2026_heads"):
         (tmp_path / f"{stem}.md").unlink()
     index = write_index(tmp_path).read_text()

@@ -222,12 +222,15 @@ class Request:
 
     def _under(self, row: TableRow, name: str, scheme: Scheme) -> TableRow:
         """A row with the positions of a scheme, and with the learning rate that was tuned under it if one was."""
-        besides = (self.budget.positions or {}).get(name, "")
         family = configuration_key(row.family or "", name)
         tuned_family = family if family in self.budget.learning_rates else row.family
         return row.model_copy(
-            update={"overrides": f"{row.overrides} {scheme.overrides} {besides}".strip(), "family": tuned_family}
+            update={"overrides": f"{row.overrides} {self.of_scheme(name, scheme)}".strip(), "family": tuned_family}
         )
+
+    def of_scheme(self, name: str, scheme: Scheme) -> str:
+        """The overrides of a scheme of positions at this budget."""
+        return f"{scheme.overrides} {(self.budget.positions or {}).get(name, '')}".strip()
 
 
 def configuration_key(row: str, scheme: str) -> str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from experiments.display.numbers import difference_text
 from experiments.display.rows import Row
+from experiments.statistics.evidence import Anytime, interval
 from experiments.tables.partial import SIGN
 from experiments.tables.report import Line, Report
 
@@ -25,7 +28,7 @@ def _row(line: Line, report: Report) -> Row:
     row |= {name: line[name] for name in row if name in line and name not in (report.score, "row", "positions")}
     row |= {"seeds": line["seeds"] or None, "difference": _difference(line), "unigram_loss": _unigram(line, report)}
     row |= _published(line, report)
-    row |= {"parameters": line["parameters"], "step": _step(line), "memory_bytes": line["peak_memory_bytes"]}
+    row |= {"parameters": line["parameters"], "step": _step(line, report), "memory_bytes": line["peak_memory_bytes"]}
     unfinished = line["state"] if line["state"] != "done" else None
     row["mark"] = "; ".join(filter(None, [line["mark"], unfinished])) or None
     return row
@@ -80,8 +83,13 @@ def _published(line: Line, report: Report) -> Row:
     return row
 
 
-def _step(line: Line) -> str | None:
+def _step(line: Line, report: Report) -> str | None:
+    """The time of a step, and its ratio to the baseline's with the interval of the ratio."""
     if not line["step_seconds"]:
         return None
-    relative = f" (x{line['step_time']:.2f})" if line["step_time"] else ""
-    return f"{1000 * line['step_seconds']:.0f} ms{relative}"
+    time, baseline = f"{1000 * line['step_seconds']:.0f} ms", report.request.table.baseline
+    if not line["step_time"] or line["row"] == baseline:
+        return time
+    bounds = interval(Anytime(), [math.log(ratio) for ratio in report.step_ratios(line["row"], baseline)])
+    between = f" [{math.exp(bounds[0]):.2f}, {math.exp(bounds[1]):.2f}]" if bounds else ""
+    return f"{time} (x{line['step_time']:.2f}{between})"

@@ -14,7 +14,7 @@ from experiments.files.durable import replacing
 from experiments.statistics.comparison import Compared
 from experiments.tables.partial import SIGN
 from experiments.tables.rendering.published_difference import PublishedDifference, published_difference
-from experiments.tables.rendering.sentences import missing, partial_seeds
+from experiments.tables.rendering.sentences import meaning_of_differences, missing, partial_seeds
 from experiments.tables.report import Line, Report, under
 
 if TYPE_CHECKING:
@@ -187,7 +187,7 @@ def _draw_differences(axes: Axes, report: Report, compared: Sequence[_Drawn]) ->
         right.set_yticks([*in_words], [f"paper: {difference}" for difference in in_words.values()], fontsize=8)
         right.tick_params(length=0)
     axes.set_title("paired differences, 95% intervals; shaded: the margin", fontsize=9, loc="right")
-    axes.set_xlabel(f"left side minus right side of {_unit(report)}")
+    axes.set_xlabel("\n".join([f"difference of {_unit(report)}", *meaning_of_differences(report)]), fontsize=8)
     words = dict.fromkeys(line.comparison.word() for line in placed.values())
     handles = [axes.plot([], [], label=word, **_marker(word))[0] for word in words]
     if any(difference.comparable for difference in in_words.values()):

@@ -16,7 +16,7 @@ from experiments.display.rows import Row, as_markdown
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import joined, plural
 from experiments.files.durable import write
-from experiments.tables.archive import chosen_claims_of
+from experiments.tables.archive import chosen_claims_of, is_complete
 from experiments.tables.definition.folder import names, table_of
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import BUDGETS
@@ -34,14 +34,15 @@ def write_index(folder: Path) -> Path:
     tables = _page(folder, "tables.md", "the papers' tables")
     pages = claims_of(folder)
     of_whole_tables = [stem for stem, of_page in pages.items() if not of_page or _is_of_whole_table(folder, stem)]
-    claims = _each_once(pages, of_whole_tables)
+    claims = _each_once(folder, pages, of_whole_tables)
     how = (
         f"`attn table NAME --out FOLDER` writes this page. {verdicts} explains the verdicts, and {tables} the budgets. "
         "A size is a difference between rows, the left side minus the right side of a comparison. If several "
         "comparisons have the verdict of their claim, it is the smallest and the largest of their means, else the mean "
-        "with its 95% interval. For the time of a step it is a ratio. Verdicts under several schemes of positions are "
-        "listed in brackets if they differ. If several pages decide a claim, that of the whole table counts, or else "
-        "the first by its name, and its line names the others."
+        "with its 95% interval. The size of a trend is the difference between the two ends of a line fitted to its "
+        "rows, and that of the time of a step is a ratio. Verdicts under several schemes of positions are listed in "
+        "brackets if they differ. If several pages decide a claim, those of the whole table come before others, among "
+        "these those without missing cells, and then the first by its name counts. Its line names the others."
     )
     blocks = ["# Results", _counts(claims), how, as_markdown([*_rows(folder, claims, are_checks=False)])]
     if checks := [*_rows(folder, claims, are_checks=True)]:
@@ -70,20 +71,25 @@ def claims_of(folder: Path) -> dict[str, list[dict[str, str]]]:
 
 
 def _each_once(
-    pages: Mapping[str, list[dict[str, str]]], of_whole_tables: Sequence[str]
+    folder: Path, pages: Mapping[str, list[dict[str, str]]], of_whole_tables: Sequence[str]
 ) -> dict[str, list[dict[str, str]]]:
     """The claims of each page without those that another page decides too and counts for. `also` says what those other
     pages of a claim decide.
 
-    Which page counts does not depend on its verdicts: that of the whole table, or else the first by its name.
+    Which page counts does not depend on its verdicts: pages of whole tables come first, among them those without
+    missing cells, and then the first by its name.
     """
     counting: dict[tuple[str, ...], dict[str, str]] = {}
     shown: dict[str, list[dict[str, str]]] = {stem: [] for stem in pages}
-    for stem in [*of_whole_tables, *(stem for stem in pages if stem not in of_whole_tables)]:
+
+    def place_of(stem: str) -> tuple[bool, bool]:
+        return stem not in of_whole_tables, bool(pages[stem]) and not _is_complete(folder, stem)
+
+    for stem in sorted(pages, key=place_of):
         for claim in pages[stem]:
             place = (table_of(stem) or stem, claim["budget"], claim["claim"])
             if first := counting.get(place):
-                first["also"] += f"; [another page]({stem}.md): {claim['verdict']}, {claim['pairs']}"
+                first["also"] += f"; [another page]({stem}.md): {claim['verdict']}{_schemes(claim)}, {claim['pairs']}"
             else:
                 counting[place] = claim | {"also": ""}
                 shown[stem].append(counting[place])
@@ -94,6 +100,17 @@ def _is_of_whole_table(folder: Path, stem: str) -> bool:
     """Whether a page was not asked for some claims alone."""
     numbers = folder / f"{stem}.json"
     return not (numbers.exists() and chosen_claims_of(numbers))
+
+
+def _is_complete(folder: Path, stem: str) -> bool:
+    """Whether no cell of a page is missing, as far as its numbers are there."""
+    numbers = folder / f"{stem}.json"
+    return not numbers.exists() or is_complete(numbers)
+
+
+def _schemes(claim: Mapping[str, str]) -> str:
+    """The verdicts under several schemes of positions, if they differ."""
+    return f" ({claim['schemes']})" if claim["schemes"] else ""
 
 
 def _counts(claims: Mapping[str, list[dict[str, str]]]) -> str:
@@ -191,13 +208,12 @@ def _rows(folder: Path, claims: Mapping[str, list[dict[str, str]]], *, are_check
         figure = folder / f"{stem}.svg"
         for claim in of_table or [dict.fromkeys(keys, "") | {"says": stem}]:
             if (claim["origin"] == CHECK) == are_checks:
-                by = claim["paper"] if claim["origin"] == PAPER else claim["origin"]
-                schemes = f" ({claim['schemes']})" if claim["schemes"] else ""
+                by, word = claim["paper"] if claim["origin"] == PAPER else claim["origin"], claim["verdict"]
                 yield {
                     "claim": claim["claim"],
                     "what is claimed": f"[{claim['says']}]({stem}.md)",
                     **({} if are_checks else {"claimed by": by}),
-                    "verdict": f"**{claim['verdict']}**{schemes}{claim['also']}" if claim["verdict"] else "no claim",
+                    "verdict": f"**{word}**{_schemes(claim)}{claim['also']}" if word else "no claim",
                     "size": claim["size"],
                     "pairs": claim["pairs"],
                     "budget": claim["budget"],

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from experiments.display.rows import Row, as_csv, as_markdown, show
 from experiments.files.durable import folder_for, write
-from experiments.tables.archive import archive
+from experiments.tables.archive import archive, with_plans_beside
 from experiments.tables.rendering.columns import readable_table
 from experiments.tables.rendering.figure import save_figure
 from experiments.tables.rendering.index import write_index
@@ -53,6 +53,7 @@ def write_all(report: Report, folder: Path) -> list[Path]:
     Without matplotlib there is no figure. Raises DiskError.
     """
     folder_for(folder)
+    report = with_plans_beside(report, folder)
     stem = report.request.result_stem
     figures = [folder / f"{stem}.{ending}" for ending in FIGURES]
     drawn = [path for path in figures if save_figure(report, path)]

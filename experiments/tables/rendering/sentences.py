@@ -121,6 +121,8 @@ def legend(report: Report) -> list[str]:
     lines = ["Published numbers: " + "; ".join(meanings) + "."] if meanings else []
     baseline = report.request.table.baseline
     unit = report.request.budget.unit
+    if any(line["standard_error"] is not None for line in report.lines):
+        lines.append(f"+- after {report.score}: the standard error of the mean over the seeds.")
     lines.append(
         f"difference: {report.score} minus that of the row {baseline}, paired by seed, with its 95% interval"
         + (f", in {unit}." if unit else ".")
@@ -133,7 +135,8 @@ def legend(report: Report) -> list[str]:
         )
     if any(line["step_time"] for line in report.lines):
         lines.append(
-            f"step: the time of a training step, by the table's own bench, and its ratio to that of {baseline}."
+            f"step: the time of a training step by the table's own bench, the median over its rounds, and the median "
+            f"of the rounds' ratios to {baseline} with its 95% interval."
         )
     return lines
 
@@ -158,13 +161,24 @@ def closing_sentence(report: Report) -> str:
     if others := report.others:
         tried += f", and {others} on the table's other claims {'counts' if others == 1 else 'count'} too"
     schemes = " under every scheme of positions" if any(report.request.schemes) else ""
-    parts = (part for verdict in report.verdicts for part in verdict.claim.parts_at(report.request.rows))
-    slack = ", without the margin that some comparisons allow" if any("~" in part.relation for part in parts) else ""
     return (
-        f"A difference is the left side of the sign minus the right side, paired by seed{slack}. A claim holds if all "
+        f"{' '.join(meaning_of_differences(report))} A claim holds if all "
         f"of its comparisons hold{schemes}. Holm's correction keeps the chance of any wrong verdict below 5% "
         f"({tried}). The words beside single comparisons are without this correction: each is at 95% by itself."
     )
+
+
+def meaning_of_differences(report: Report) -> list[str]:
+    """What a difference is, in sentences."""
+    parts = [part for verdict in report.verdicts for part in verdict.claim.parts_at(report.request.rows)]
+    sentences = ["A difference is the left side of the sign minus the right side, paired by seed."]
+    if any(part.steps for part in parts):
+        sentences.append("For a trend, it is the first end of the fitted line minus the last.")
+    if any(part.constant for part in parts):
+        sentences.append("It includes a number that a comparison adds to one side.")
+    if any("~" in part.relation for part in parts):
+        sentences.append("It leaves out a margin that a comparison allows.")
+    return sentences
 
 
 def _numbers(comparison: AnyComparison, unit: str) -> str:
@@ -176,20 +190,24 @@ def _numbers(comparison: AnyComparison, unit: str) -> str:
 
 
 def _advantages(comparison: AnyComparison, report: Report, scheme: str) -> Iterator[str]:
-    """The resources of which the row with the better mean score uses clearly more: parameters or step time."""
-    if len(comparison.rows) != 2 or not isinstance(comparison, Compared):
+    """The resources of which the row with the better mean score uses clearly more: parameters or step time.
+
+    Of a trend, the first and the last row are compared.
+    """
+    if not isinstance(comparison, Compared) or len(comparison.rows) != max(2, len(comparison.steps) + 1):
         return
-    scores = {row: report.known(row, scheme, report.score) for row in comparison.rows}
+    ends = (comparison.rows[0], comparison.rows[-1])
+    scores = {row: report.known(row, scheme, report.score) for row in ends}
     if None in scores.values():
         return
     worse, better = sorted(scores, key=lambda row: comparison.sense * scores[row])
     more, less = (report.known(row, scheme, "parameters") for row in (better, worse))
     if more and less and math.log(more / less) > LEAST_PARAMETERS:
-        yield f"{better} has {more / less:.2f} times the parameters"
+        yield f"{better} has {more / less:.2f} times the parameters of {worse}"
     ratios = report.step_ratios(better, worse)
     bounds = interval(Anytime(), [math.log(ratio) for ratio in ratios])
     if bounds and bounds[0] > TIME_MARGIN:
-        yield f"{better} has {median(ratios):.2f} times the time of a step"
+        yield f"a step of {better} takes {median(ratios):.2f} times the time of one of {worse}"
 
 
 def is_small(comparison: AnyComparison) -> bool:
