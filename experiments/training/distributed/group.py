@@ -79,9 +79,8 @@ class DistributedWorld(World):
         self._broadcast(None)
 
     def any(self, flag: bool) -> bool:
-        """As in `World`. Signals are sent along with the flags."""
+        """As in `World`. A signal is sent along with every flag, because one that is sent twice is noted once."""
         flags = torch.tensor([int(flag), self._signal])
-        self._signal = 0
         with self._heard():
             dist.all_reduce(flags, dist.ReduceOp.MAX)
         if number := int(flags[1]):
@@ -120,7 +119,7 @@ class DistributedWorld(World):
         self._note = note
 
     def signalled(self, number: int) -> None:
-        """Pass on a signal that this process has received to the first one, with the next flag."""
+        """Pass on a signal that this process has received to the first one, with every further flag."""
         self._signal = number
 
     def _broadcast(self, message: Any) -> Any:

@@ -10,13 +10,14 @@ import signal
 
 import pytest
 import torch
+import torch.distributed as dist
 
 from experiments.display.progress import Display
 from experiments.measure.cores import Neighbours
 from experiments.record.folder import RunFolder
 from experiments.record.mirrors.mirrors import Mirrors
 from experiments.settings.devices import largest_part
-from experiments.training.distributed.group import DistributedWorld
+from experiments.training.distributed.group import DistributedWorld, Member
 from experiments.training.step import learner as learner_module
 from experiments.training.step.learner import Learner
 from experiments.training.step.world import ALONE
@@ -72,6 +73,22 @@ def test_a_signal_to_any_process_ends_the_run_after_its_step(settings, processes
     folder = RunFolder(tmp_path / "run")
     assert folder.result().status == "interrupted" and folder.result().steps in (7, 8)
     assert (folder.checkpoint / f"step-{folder.result().steps:09d}.safetensors").exists()
+
+
+def test_a_signal_that_comes_while_flags_are_sent_is_sent_with_the_next_ones(monkeypatch):
+    group, noted, make = DistributedWorld(Member(0, 2, 0), lambda seconds: ""), [], torch.tensor
+    group.when_signalled(noted.append)
+    monkeypatch.setattr(dist, "all_reduce", lambda flags, by: None)
+
+    def signalled_after(flags):
+        made = make(flags)
+        group.signalled(signal.SIGTERM)
+        return made
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "tensor", signalled_after)
+        assert not group.any(False)
+    assert group.any(True) and noted == [signal.SIGTERM]
 
 
 @pytest.mark.parametrize("lost", [0, *in_campaigns(1)])
