@@ -23,6 +23,7 @@ from typing import Any
 
 from experiments.cells.assignment import Assignment
 from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Failure
 from experiments.processes.child import process_arguments, why_ended
 from experiments.processes.environment_variables import ONE_THREAD
 from experiments.record.code_digest import import_covered
@@ -43,7 +44,8 @@ class ForkServer:
 
     def __init__(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        self._codes: dict[str, int | None] = {}  # exit code by run folder; None: the cell runs
+        # exit code by run folder, or the reason why the server ended first; None: the cell runs
+        self._codes: dict[str, int | str | None] = {}
         self._open()
 
     def __enter__(self) -> ForkServer:
@@ -56,11 +58,16 @@ class ForkServer:
         self._errors.close()
 
     def start(self, assignment: Assignment) -> ForkedCell:
-        """Fork a process that trains in a run folder. Its output goes to the folder's output.txt."""
-        if (ended := self._process.poll()) is not None:
-            self._codes = {name: ended if code is None else code for name, code in self._codes.items()}
+        """Fork a process that trains in a run folder. Its output goes to the folder's output.txt.
+
+        A server that has ended is replaced by another. Raises Failure if that one refuses.
+        """
+        if self._process.poll() is not None:
+            self._codes = {name: self.code(name) for name in self._codes}
             self._close()
             self._open()
+        if self.refusal:
+            raise Failure(f"no process could be forked, because {self.refusal}")
         name = str(assignment.folder)
         self._codes[name] = None
         self._send(assignment.to_line())
@@ -72,10 +79,10 @@ class ForkServer:
         if select.select([self._process.stdout], [], [], seconds)[0]:
             self._read()
 
-    def code(self, name: str) -> int | None:
-        """The exit code of a cell, or of the server if it ended first; None while the cell runs."""
+    def code(self, name: str) -> int | str | None:
+        """The exit code of a cell, or the reason why the server ended first; None while the cell runs."""
         code = self._codes[name]
-        return self._process.poll() if code is None else code
+        return self._why_ended() if code is None and self._process.poll() is not None else code
 
     def forget(self, name: str) -> None:
         """Forget a cell that has ended."""
@@ -133,8 +140,8 @@ class ForkedCell:
     def __init__(self, server: ForkServer, name: str) -> None:
         self._server, self._name = server, name
 
-    def poll(self) -> int | None:
-        """The exit code, negative after a signal; None while the cell runs."""
+    def poll(self) -> int | str | None:
+        """The exit code, negative after a signal, or the reason why it is not known; None while the cell runs."""
         return self._server.code(self._name)
 
     def send_signal(self, number: int) -> None:

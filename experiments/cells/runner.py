@@ -40,8 +40,8 @@ class Cell(NamedTuple):
 class Process(Protocol):
     """The process of a cell."""
 
-    def poll(self) -> int | None:
-        """The exit code, negative after a signal; None while it runs."""
+    def poll(self) -> int | str | None:
+        """The exit code, negative after a signal, or the reason why it is not known; None while it runs."""
 
     def send_signal(self, number: int) -> None:
         """Send a signal to it."""
@@ -77,7 +77,7 @@ class SpawnedCell:
 
 
 class RunningCell:
-    """A cell whose process has been started. Raises Failure if its folder cannot be made."""
+    """A cell whose process has been started. Raises Failure if its folder cannot be made, or if the server refuses."""
 
     def __init__(self, cell: Cell, resources: Resources, at_once: int, server: ForkServer | None) -> None:
         self.settings, self.resources = cell.settings, resources
@@ -101,6 +101,8 @@ class RunningCell:
         with self._output:
             self._output.seek(self._before)
             output = self._output.read()
+        if isinstance(code, str):
+            return Outcome(self.folder, None, code)
         if code == ExitCode.MISTAKE:
             self.folder.discard()
         # what both say goes to one file

@@ -107,6 +107,31 @@ def test_a_forked_cell_sees_the_gpus_of_its_assignment_only(tmp_path, monkeypatc
     assert (tmp_path / "output.txt").read_text() == "6,GPU-aaaa\n0,1\n"
 
 
+# stand-ins for a server: one breaks at its first assignment, the other refuses to fork
+BREAKS = """\
+print('{"refusal": null}', flush=True)
+input()
+raise AssertionError("an imported library has started 2 threads")
+"""
+REFUSES = """print('{"refusal": "an imported library has begun to use CUDA"}')"""
+
+
+def test_the_cells_of_a_broken_server_and_of_one_that_refuses_say_why(cell, monkeypatch):
+    programs = iter([BREAKS, REFUSES, REFUSES])
+    monkeypatch.setattr(
+        fork_server,
+        "process_arguments",
+        lambda module, argument, environment: {"args": [sys.executable, "-c", next(programs)]},
+    )
+    with ForkServer() as server:
+        outcomes = run_cells([cell(f"seed={seed}") for seed in range(3)], ResourcePool(1), server)
+    assert [outcome.reason for outcome in outcomes] == [
+        "AssertionError: an imported library has started 2 threads",
+        "no process could be forked, because an imported library has begun to use CUDA",
+        "no process could be forked, because an imported library has begun to use CUDA",
+    ]
+
+
 @pytest.fixture
 def cells(tiny, tmp_path, cache):
     """cells("forked", "max_steps=9", ...): two cells that differ in their variant, in a folder of that name."""
