@@ -60,8 +60,8 @@ class DistributedWorld(World):
     @contextmanager
     def together(self, task: str, *arguments: Any) -> Iterator[None]:
         """As in `World`. After an exception that the others don't have too, this process no longer waits for them."""
-        self._broadcast((task, *arguments))
         try:
+            self._broadcast((task, *arguments))
             yield
         except (ArithmeticError, Failure):
             raise

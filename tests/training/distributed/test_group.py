@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 from experiments.display.progress import Display
 from experiments.measure.cores import Neighbours
+from experiments.processes.interruption import Interrupted
 from experiments.record.folder import RunFolder
 from experiments.record.mirrors.mirrors import Mirrors
 from experiments.settings.devices import largest_part
@@ -158,6 +159,19 @@ def test_an_error_of_one_process_alone_leaves_none_waiting(settings, processes, 
     monkeypatch.setattr(learner_module, "backward", buggy)
     first, other = processes(2, member(settings(**PARTS))).end()
     assert first.kind == "KeyError" and other.kind == "LostProcessError"
+
+
+def test_a_process_that_is_interrupted_while_it_tells_a_task_waits_for_no_other(monkeypatch):
+    group = DistributedWorld(Member(0, 2, 0), lambda seconds: "")
+
+    def interrupted(box, source):
+        raise Interrupted(signal.SIGINT)
+
+    monkeypatch.setattr(dist, "broadcast_object_list", interrupted)
+    with pytest.raises(Interrupted), group.together("take", 1, 1e-2):
+        pass
+    with group.together("tell_used"):
+        assert group.gather("of this process") == ["of this process"]
 
 
 def test_other_settings_text_or_code_in_another_process_are_refused_by_name(settings, processes, member):
