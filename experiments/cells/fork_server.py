@@ -24,7 +24,7 @@ from typing import Any
 from experiments.cells.assignment import Assignment
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure
-from experiments.processes.child import process_arguments, why_ended
+from experiments.processes.child import process_arguments, whole_output, why_ended
 from experiments.processes.environment_variables import ONE_THREAD
 from experiments.record.code_digest import import_covered
 from experiments.record.environment import checkout, package_versions
@@ -129,9 +129,7 @@ class ForkServer:
             self._codes[answer["folder"]] = answer["code"]
 
     def _why_ended(self) -> str:
-        code = self._process.wait()
-        self._errors.seek(0)
-        return why_ended(code, self._errors.read().decode(errors="replace"))
+        return why_ended(self._process.wait(), whole_output(self._errors))
 
 
 class ForkedCell:

@@ -14,7 +14,7 @@ from typing import Any
 
 from typing_extensions import Self
 
-from experiments.processes.child import process_arguments, why_ended
+from experiments.processes.child import process_arguments, whole_output, why_ended
 
 END_SECONDS = 20  # until a process that does not end is killed
 
@@ -78,9 +78,7 @@ class Answerer:
         return answer
 
     def _ended(self) -> AnswererEnded:
-        code = self.process.wait()
-        self._output.seek(0)
-        return AnswererEnded(why_ended(code, self._output.read().decode(errors="replace")))
+        return AnswererEnded(why_ended(self.process.wait(), whole_output(self._output)))
 
 
 @contextmanager

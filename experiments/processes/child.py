@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from experiments.files.project import ROOT
 from experiments.settings import plugins
@@ -61,6 +61,12 @@ def search_path() -> list[str]:
     interpreter.
     """
     return list(dict.fromkeys([str(ROOT), *filter(None, sys.path)]))
+
+
+def whole_output(file: IO[bytes]) -> str:
+    """All that a process has written to a file. The offset of the file, which threads and the process share, stays."""
+    descriptor = file.fileno()
+    return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode(errors="replace")
 
 
 def why_ended(code: int, output: str) -> str:

@@ -20,7 +20,7 @@ from experiments.config.check import from_tree
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake
 from experiments.measure.devices import check_division, device_count, on_gpu
-from experiments.processes.child import end_with_parent, process_arguments, why_ended
+from experiments.processes.child import end_with_parent, process_arguments, whole_output, why_ended
 from experiments.record.folder import RunFolder
 from experiments.settings.run import Settings
 
@@ -139,8 +139,7 @@ class Followers:
         while not self._closed.is_set():
             for rank, (process, errors) in enumerate(zip(self._processes, self._errors, strict=True), start=1):
                 if (code := process.poll()) is not None:
-                    errors.seek(0)
-                    return f"process {rank}: {why_ended(code, errors.read().decode(errors='replace'))}"
+                    return f"process {rank}: {why_ended(code, whole_output(errors))}"
             if time.monotonic() >= end:
                 break
             time.sleep(0.05)

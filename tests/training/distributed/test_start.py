@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -16,7 +17,8 @@ import pytest
 
 from experiments.measure import devices
 from experiments.record.folder import RunFolder
-from experiments.training.distributed.start import TorchrunProcess, torchrun_process
+from experiments.training.distributed import start
+from experiments.training.distributed.start import Followers, TorchrunProcess, torchrun_process
 from tests.launch.sweeps import instead
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -86,6 +88,18 @@ def test_torchrun_tells_a_process_its_place_and_starts_no_sweep(attn, tiny, monk
     assert done.returncode == 2 and "torchrun starts the processes of a single run" in done.stderr
     done = attn("train", "trainer.devices=2", *tiny)
     assert done.returncode == 2 and "trainer.devices=2: torchrun has started 4 processes" in done.stderr
+
+
+def test_threads_that_ask_at_once_why_a_follower_has_ended_are_told_the_same(tmp_path, monkeypatch):
+    ends = {"args": [sys.executable, "-c", "raise SystemExit('a reason')"]}
+    monkeypatch.setattr(start, "process_arguments", lambda *_: ends)
+    followers = Followers(RunFolder(tmp_path), 2, 0)
+    try:
+        assert followers.ended(60.0) == "process 1: a reason"
+        with ThreadPoolExecutor(4) as threads:
+            assert {*threads.map(followers.ended, [0.0] * 1000)} == {"process 1: a reason"}
+    finally:
+        followers.close()
 
 
 # what is below starts interpreters by the dozen
