@@ -22,6 +22,7 @@ from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure
 from experiments.processes.child import process_arguments, why_ended
 from experiments.processes.interruption import Interrupted, handled
+from experiments.record.errors import disk_errors_as_failures
 from experiments.record.lock import in_use
 from experiments.search.study import MedianPruner
 from experiments.settings.run import Settings
@@ -77,7 +78,7 @@ class SpawnedCell:
 
 
 class RunningCell:
-    """A cell whose process has been started. Raises Failure if its folder cannot be made, or if the server refuses."""
+    """A cell whose process has been started. Raises Failure if its folder cannot be used, or if the server refuses."""
 
     def __init__(self, cell: Cell, resources: Resources, at_once: int, server: ForkServer | None) -> None:
         self.settings, self.resources = cell.settings, resources
@@ -85,8 +86,9 @@ class RunningCell:
         with self.folder:
             self.folder.create(self.settings.model_dump())
         path = self.folder.path / "output.txt"
-        self._before = path.stat().st_size if path.exists() else 0  # the output of earlier attempts
-        self._output = path.open("a+", encoding="utf-8", errors="replace")
+        with disk_errors_as_failures(path):
+            self._before = path.stat().st_size if path.exists() else 0  # the output of earlier attempts
+            self._output = path.open("a+", encoding="utf-8", errors="replace")
         cores = resources.cores if resources.pinned else None
         # the number of a GPU counts among all that this process sees
         gpus = None if ":" in self.settings.trainer.device else resources.device
