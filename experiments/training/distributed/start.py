@@ -14,7 +14,10 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from typing_extensions import Self
 
 from experiments.config.check import from_tree
 from experiments.failures.exit_code import ExitCode
@@ -90,11 +93,11 @@ def with_followers(settings: Settings, folder: RunFolder) -> Iterator[World]:
         return
     kind = world_kind(settings)
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    with ExitStack() as stack:
-        followers = Followers(folder, count, store.port)
-        stack.callback(followers.close)
-        first = Member(0, count, 0)
-        yield stack.enter_context(joined(first, store, on_gpu=on_gpu(settings), kind=kind, ended=followers.ended))
+    with (
+        Followers(folder, count, store.port) as followers,
+        joined(Member(0, count, 0), store, on_gpu=on_gpu(settings), kind=kind, ended=followers.ended) as group,
+    ):
+        yield group
 
 
 def world_kind(settings: Settings) -> type[DistributedWorld]:
@@ -114,22 +117,31 @@ def world_kind(settings: Settings) -> type[DistributedWorld]:
 
 
 class Followers:
-    """The processes that a run starts on this machine beside its own."""
+    """The processes that a run starts on this machine beside its own.
+
+    They run from the start of the block. At its end they have the time to end by themselves, and are then killed.
+    """
 
     def __init__(self, folder: RunFolder, count: int, port: int) -> None:
+        self._folder, self._count, self._port = folder, count, port
         self._closed = threading.Event()
-        self._errors = [tempfile.TemporaryFile() for _ in range(1, count)]  # noqa: SIM115
-        self._processes = []
-        for rank, errors in enumerate(self._errors, start=1):
-            place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_PORT": port}
-            environment = {**os.environ, **{name: str(value) for name, value in place.items()}}
-            arguments = process_arguments("experiments.training.distributed.start", folder.path, environment)
-            # in a session of its own, because Ctrl-C is for the first process, which tells the others
-            process = subprocess.Popen(
-                **arguments, stdin=subprocess.PIPE, stdout=errors, stderr=errors, start_new_session=True
-            )
-            self._processes.append(process)
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._errors: list[IO[bytes]] = []
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            # if one cannot be started, the others need no time to end
+            stack.callback(self._close, 0.0)
+            for rank in range(1, self._count):
+                self._start(rank)
+            stack.pop_all()
         threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close(GRACE_SECONDS)
 
     def ended(self, seconds: float) -> str:
         """The process that has ended first, with the reason; empty if all of them are still running after so many
@@ -145,16 +157,27 @@ class Followers:
             time.sleep(0.05)
         return ""
 
-    def close(self) -> None:
-        """Wait until the processes have ended by themselves, and kill those that have not."""
+    def _start(self, rank: int) -> None:
+        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self._count, "MASTER_PORT": self._port}
+        environment = {**os.environ, **{name: str(value) for name, value in place.items()}}
+        arguments = process_arguments("experiments.training.distributed.start", self._folder.path, environment)
+        self._errors.append(errors := tempfile.TemporaryFile())  # noqa: SIM115
+        # in a session of its own, because Ctrl-C is for the first process, which tells the others
+        self._processes.append(
+            subprocess.Popen(**arguments, stdin=subprocess.PIPE, stdout=errors, stderr=errors, start_new_session=True)
+        )
+
+    def _close(self, seconds: float) -> None:
+        """Wait so long until the processes have ended by themselves, and kill those that have not."""
         self._closed.set()
-        end = time.monotonic() + GRACE_SECONDS
-        for process, errors in zip(self._processes, self._errors, strict=True):
+        end = time.monotonic() + seconds
+        for process in self._processes:
             try:
                 process.wait(max(0.0, end - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
             process.communicate()
+        for errors in self._errors:
             errors.close()
 
     def _watch(self) -> None:

@@ -93,13 +93,19 @@ def test_torchrun_tells_a_process_its_place_and_starts_no_sweep(attn, tiny, monk
 def test_threads_that_ask_at_once_why_a_follower_has_ended_are_told_the_same(tmp_path, monkeypatch):
     ends = {"args": [sys.executable, "-c", "raise SystemExit('a reason')"]}
     monkeypatch.setattr(start, "process_arguments", lambda *_: ends)
-    followers = Followers(RunFolder(tmp_path), 2, 0)
-    try:
+    with Followers(RunFolder(tmp_path), 2, 0) as followers, ThreadPoolExecutor(4) as threads:
         assert followers.ended(60.0) == "process 1: a reason"
-        with ThreadPoolExecutor(4) as threads:
-            assert {*threads.map(followers.ended, [0.0] * 1000)} == {"process 1: a reason"}
-    finally:
-        followers.close()
+        assert {*threads.map(followers.ended, [0.0] * 1000)} == {"process 1: a reason"}
+
+
+def test_a_follower_that_cannot_be_started_leaves_no_other_behind(tmp_path, monkeypatch):
+    waits, missing = [sys.executable, "-c", "input()"], [tmp_path / "missing"]
+    commands = iter([{"args": waits}, {"args": missing}])
+    monkeypatch.setattr(start, "process_arguments", lambda *_: next(commands))
+    before = psutil.Process().children()
+    with pytest.raises(FileNotFoundError), Followers(RunFolder(tmp_path), 3, 0):
+        pass
+    assert psutil.Process().children() == before
 
 
 # what is below starts interpreters by the dozen
