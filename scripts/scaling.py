@@ -52,7 +52,9 @@ def measure(settings: Settings, world: World, clock: Clock) -> tuple[float, floa
     torch.set_num_threads(1)
     task = task_of(settings)
     dataset = task.prepare(lambda *_: None)
-    learner = build_learner(settings, task, dataset, torch.device("cpu"), world)
+    device = torch.device("cpu")
+    precision = resolve_precision(settings.trainer.precision, device)
+    learner = build_learner(settings, task, dataset, device, precision, world)
     steps, sums = [], []
     for step in range(1, WARMUP + STEPS + 1):
         began, before = time.perf_counter(), clock.seconds

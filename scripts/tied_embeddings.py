@@ -70,7 +70,7 @@ def train(settings: Settings) -> Measured:
     task, steps = task_of(settings), settings.max_steps
     assert steps is not None
     dataset = task.prepare(lambda *_: None)
-    learner = build_learner(settings, task, dataset, torch.device("cpu"), ALONE)
+    learner = build_learner(settings, task, dataset, torch.device("cpu"), "fp32", ALONE)
     held_out = torch.from_numpy(dataset.validation.tokens[:16].astype("int64"))
     start = scale(learner.model, held_out)
     losses = []

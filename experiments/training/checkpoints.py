@@ -2,43 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from experiments.data.cache import other_tokens
+from experiments.data.packing import Dataset
 from experiments.failures.failure import Mistake
 from experiments.files.digest import digest
 from experiments.record.checkpoint_file import Checkpoint, check_fits, load, origin, remove_outdated, save, weights
 from experiments.record.code_digest import code_digests, differing
-from experiments.record.folder import configuration_digest
+from experiments.record.folder import RunFolder, configuration_digest
 from experiments.settings.devices import largest_part
 from experiments.settings.group import WhichCheckpoint
+from experiments.settings.run import Settings
 from experiments.training.checkpoint_header import Header
 from experiments.training.run import Run
 from experiments.training.step.learner import Learner
 from experiments.training.step.optimizers.build_optimizers import optimizer_state
 
 
-def newest_checkpoint(run: Run) -> Checkpoint | None:
-    """The newest good checkpoint, or None. Raises Mistake if it has other settings, another text or other code."""
-    checkpoint = load(run.folder.checkpoint, "newest", run.say)
+def newest_checkpoint(
+    settings: Settings, folder: RunFolder, dataset: Dataset, say: Callable[[str], None]
+) -> Checkpoint | None:
+    """The newest good checkpoint of a run, or None. `say` receives a line about each damaged one.
+
+    Raises Mistake if it has other settings, another text or other code.
+    """
+    checkpoint = load(folder.checkpoint, "newest", say)
     if checkpoint is None:
         return None
     header = Header.of(checkpoint)
-    written_by, now = header.configuration, configuration_digest(run.settings.model_dump())
+    written_by, now = header.configuration, configuration_digest(settings.model_dump())
     if written_by != now:
         raise Mistake(
             f"{checkpoint.path} belongs to another configuration ({written_by}, not {now}); set runs= to another folder"
         )
-    anew = f"{run.folder.path} was begun; restore it, or start again in another folder with runs=FOLDER"
-    if header.dataset != digest(run.dataset.identity):
+    anew = f"{folder.path} was begun; restore it, or start again in another folder with runs=FOLDER"
+    if header.dataset != digest(dataset.identity):
         raise Mistake(f"the text or the tokenizer has changed since {anew}")
-    if header.sequences not in (None, run.dataset.sequences):
+    if header.sequences not in (None, dataset.sequences):
         raise Mistake(
-            f"{other_tokens(run.folder.path, run.settings.cache)}; restore them, or start again in another folder with "
+            f"{other_tokens(folder.path, settings.cache)}; restore them, or start again in another folder with "
             "runs=FOLDER"
         )
     before, backend = header.code, header.backend
-    if before != (code := code_digests(run.settings.model_dump(), backend)):
+    if before != (code := code_digests(settings.model_dump(), backend)):
         raise Mistake(f"{differing(before, code)} has changed since {anew}")
     return checkpoint
 

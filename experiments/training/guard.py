@@ -50,7 +50,7 @@ def _check_limit(run: Run, fault: NonFiniteError) -> None:
 def _go_back(run: Run, fault: NonFiniteError, step: int) -> None:
     """Return to the newest checkpoint, and continue from there without this step."""
     skipped = [*run.progress.skipped, step]
-    checkpoint = newest_checkpoint(run)
+    checkpoint = newest_checkpoint(run.settings, run.folder, run.dataset, run.say)
     if checkpoint is None or checkpoint.header["progress"]["step"] >= step:
         # every checkpoint is damaged or was written after the step, so there is none to return to
         raise fault

@@ -55,6 +55,7 @@ class Run:
     progress: Progress
     memory: PeakMemory
     neighbours: Neighbours
+    say: Callable[[str], None]  # writes a message to the log and shows it
     backend: str = ""  # the attention kernels that run
     throughput: Throughput = field(default_factory=Throughput)
     earlier_seconds: float = 0.0  # seconds of earlier starts of this run, and of a trial of torch.compile
@@ -108,8 +109,3 @@ class Run:
     def due(self, every: int) -> bool:
         """Whether something done every `every` steps is due now; at the end of the run it always is."""
         return self.progress.step % every == 0 or self.progress.ended
-
-    def say(self, message: str) -> None:
-        """Write a message to the log and show it."""
-        self.folder.log(message)
-        self.display.message(message)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from experiments.measure.throughput import Throughput
 from experiments.measure.timing import seconds
 from experiments.model.kernel_availability import set_kernel_cache, why_slower
 from experiments.model.layers.build_attention import wrong_arguments
+from experiments.record.checkpoint_file import Checkpoint
 from experiments.record.code_digest import code_digests, import_code
 from experiments.record.environment import describe, since_last_start
 from experiments.record.errors import or_other_runs
@@ -52,8 +52,20 @@ def set_up(
     planned = planned_steps(settings, len(dataset.train.tokens))
     with or_other_runs(), replacing(folder.path / TOKENIZER) as temporary:
         dataset.tokenizer.save(temporary)
-    with world.together("set_up", identities(settings, dataset)):
-        learner = build_learner(settings, task, dataset, device, world)
+
+    def say(message: str) -> None:
+        folder.log(message)
+        display.message(message)
+
+    checkpoint = newest_checkpoint(settings, folder, dataset, say)
+    if checkpoint is None:
+        precision: str = resolve_precision(settings.trainer.precision, device)
+    else:
+        # a run keeps the precision that it began with
+        precision = Header.of(checkpoint).precision
+    with world.together("set_up", identities(settings, dataset), precision):
+        learner = build_learner(settings, task, dataset, device, precision, world)
+    learner.say = say
     run = Run(
         settings=settings,
         folder=folder,
@@ -65,9 +77,11 @@ def set_up(
         progress=Progress(),
         memory=PeakMemory(device),
         neighbours=neighbours,
+        say=say,
     )
-    run.learner.say = run.say
-    begin(run)
+    begin(run, checkpoint)
+    # the memory of the run is counted without it
+    del checkpoint
     align(run)
     folder.go_on()
     facts = describe(torch_facts(run), settings.seed, run.backend)
@@ -114,8 +128,10 @@ def prepare_process(settings: Settings, world: World, say: Callable[[str], None]
     return device
 
 
-def build_learner(settings: Settings, task: Task, dataset: Dataset, device: torch.device, world: World) -> Learner:
-    """The learner at the beginning of a run."""
+def build_learner(
+    settings: Settings, task: Task, dataset: Dataset, device: torch.device, precision: str, world: World
+) -> Learner:
+    """The learner at the beginning of a run. precision: fp32 or bf16."""
     model = task.build_initialized_model(dataset.tokenizer.vocabulary_size)
     world.place(model, device)
     return learner_of(
@@ -124,7 +140,7 @@ def build_learner(settings: Settings, task: Task, dataset: Dataset, device: torc
         task.objective(dataset.tokenizer),
         dataset.train,
         device=device,
-        precision=resolve_precision(settings.trainer.precision, device),
+        precision=precision,
         world=world,
     )
 
@@ -141,7 +157,7 @@ def identities(settings: Settings, dataset: Dataset) -> dict[str, str]:
 
 
 def align(run: Run) -> None:
-    """Make the other processes continue from the state of this one: weights, moments, precision and kernels."""
+    """Make the other processes continue from the state of this one: weights, moments and kernels."""
     how = (run.learner.micro_batch, run.backend, run.progress.compiled)
     with run.world.together("align", *how):
         run.world.spread([*tensors(run.learner).values()])
@@ -160,12 +176,11 @@ def say_how_busy(run: Run) -> None:
         run.display.hint(f"on {threads} of {cores} cores; trainer.threads={cores} is faster, but makes another run")
 
 
-def begin(run: Run) -> None:
-    """Continue from the newest good checkpoint. Without one, write one of step 0, so that there always is one.
+def begin(run: Run, checkpoint: Checkpoint | None) -> None:
+    """Continue from the checkpoint. Without one, write one of step 0, so that there always is one.
 
     Raises Mistake if the run cannot continue as it began.
     """
-    checkpoint = newest_checkpoint(run)
     if checkpoint is None:
         # before anything is written, because a first batch that can't be made is a mistake of the user
         check_targets(run.dataset.validation, run.objective, run.settings.trainer.evaluation_sequences)
@@ -182,8 +197,6 @@ def begin(run: Run) -> None:
             f"{run.folder.path} was begun with layers that torch.compile compiled, and compiled layers can't be "
             "divided among devices; set trainer.sharded=false"
         )
-    # a run keeps the precision that it began with
-    run.learner.forward = replace(run.forward, precision=header.precision)
     find_kernels(run)
     if run.backend != header.backend:
         reason = why_slower(run.settings, run.forward.device)
@@ -238,7 +251,7 @@ def check_compiler(what: str) -> None:
 
 def find_kernels(run: Run) -> None:
     """Record the attention kernels of the run. All processes find theirs at the same time."""
-    with run.world.together("find_kernels", run.forward.precision):
+    with run.world.together("find_kernels"):
         run.backend = kernels(run.learner, run.settings)
 
 

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from experiments.cells.cell import check_unchanged
+from experiments.config.compose import compose
 from experiments.data.cache import Cache
 from experiments.data.errors import DataError
 from experiments.display.progress import Display
@@ -202,6 +203,27 @@ def test_a_run_goes_on_with_the_kernel_that_it_began_with(settings, go, monkeypa
     assert all(before[path] == content for path, content in after.items())
     result, _ = go(settings())
     assert result.status == "done" and result.backend != "reference"
+
+
+def test_a_run_goes_on_in_the_precision_that_it_began_with(settings, go, monkeypatch):
+    """Where precision=auto would now be another one, for the passes and for the products of Muon."""
+    config = settings(precision="auto", max_steps=4, trainer__max_steps=4)
+    config = config.model_copy(update={"optimizer": compose(["optimizer=muon"]).optimizer})
+    precisions, take, fast = [], Learner.take, True
+
+    def spied(learner, step, learning_rate):
+        if fast and step == 3:
+            raise KeyboardInterrupt
+        precisions.append((learner.forward.precision, learner.optimizers[0].products))
+        return take(learner, step, learning_rate)
+
+    monkeypatch.setattr(Learner, "take", spied)
+    monkeypatch.setattr("experiments.measure.hardware.fast_bf16", lambda device: fast)
+    with pytest.raises(KeyboardInterrupt):
+        go(config)
+    fast = False
+    result, _ = go(config)
+    assert result.precision == "bf16" and {*precisions} == {("bf16", torch.bfloat16)}
 
 
 def test_dropout_is_a_function_of_seed_and_step(settings, go, outcome):

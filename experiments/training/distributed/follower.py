@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from contextlib import suppress
-from dataclasses import replace
 
 from experiments.failures.failure import Mistake
 from experiments.measure.memory import PeakMemory
@@ -43,7 +42,7 @@ class Follower:
         self.settings, self.group = settings, group
         self.compiled = False
 
-    def set_up(self, identities_of_first: dict[str, str]) -> None:
+    def set_up(self, identities_of_first: dict[str, str], precision: str) -> None:
         """Make the learner. Raises Mistake if the settings, the text or the code differ on this machine."""
         device = prepare_process(self.settings, self.group)
         task = task_of(self.settings)
@@ -53,12 +52,11 @@ class Follower:
                 raise Mistake(
                     f"{name} of process {self.group.rank} on {platform.node()} differs from that of the first process"
                 )
-        self.learner = build_learner(self.settings, task, self.dataset, device, self.group)
+        self.learner = build_learner(self.settings, task, self.dataset, device, precision, self.group)
         self.memory, self.throughput = PeakMemory(device), Throughput()
 
-    def find_kernels(self, precision: str) -> None:
+    def find_kernels(self) -> None:
         """Find the attention kernels of this process."""
-        self.learner.forward = replace(self.learner.forward, precision=precision)
         self.kernels = kernels(self.learner, self.settings)
 
     def restore(self) -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from experiments.config.compose import compose
 from experiments.display.progress import Display
 from experiments.measure.cores import Neighbours
 from experiments.processes.interruption import Interrupted
@@ -30,8 +31,6 @@ from tests.training.distributed.forked import PARTS, Raised, check_close, learn,
 @pytest.mark.parametrize("size", [2, *in_campaigns(3, 4)])
 @pytest.mark.parametrize("optimizer", ["muon", *in_campaigns("adamw", "lamb")])
 def test_any_number_of_processes_take_the_same_steps_to_1e_12(settings, processes, optimizer, size):
-    from experiments.config.compose import compose
-
     config = settings(**PARTS)
     config = config.model_copy(update={"optimizer": compose([f"optimizer={optimizer}"]).optimizer})
     alone = learn(config, ALONE)
@@ -113,6 +112,21 @@ def test_a_killed_process_ends_the_others_and_the_run_goes_on(
     monkeypatch.undo()
     result, _ = processes(2, member(config)).end()
     assert result.status == "done" and losses(folder) == pytest.approx(reference, rel=1e-4)
+
+
+def test_the_precision_of_the_first_process_is_that_of_all(settings, processes, member, monkeypatch):
+    config = settings(precision="auto", max_steps=2, **PARTS)
+    config = config.model_copy(update={"optimizer": compose(["optimizer=muon"]).optimizer})
+    take = Learner.take
+
+    def checked(learner, step, learning_rate):
+        assert (learner.forward.precision, learner.optimizers[0].products) == ("bf16", torch.bfloat16)
+        return take(learner, step, learning_rate)
+
+    monkeypatch.setattr(Learner, "take", checked)
+    monkeypatch.setattr("experiments.measure.hardware.fast_bf16", lambda device: torch.distributed.get_rank() == 0)
+    first, other = processes(2, member(config)).end()
+    assert other is None and (first.status, first.precision) == ("done", "bf16")
 
 
 def test_memory_that_runs_out_in_one_process_halves_the_parts_of_all(

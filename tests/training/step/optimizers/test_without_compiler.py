@@ -66,7 +66,7 @@ for words in ("optimizer=muon", "optimizer=adamw variant=additive", "optimizer=a
     settings = compose([*sys.argv[1:], *words.split()])
     device = prepare_process(settings, ALONE)
     task = task_of(settings)
-    learner = build_learner(settings, task, task.prepare(lambda *stage: None), device, ALONE)
+    learner = build_learner(settings, task, task.prepare(lambda *stage: None), device, "fp32", ALONE)
     kernels(learner, settings)
     learner.take(1, 0.1)
     print("torch._dynamo" in sys.modules)
