@@ -92,9 +92,11 @@ def take_steps(run: Run, interruption: Interruption) -> None:
         run.progress.ended = run.limit_reached()
         log_and_evaluate(run)
         reason = why_pruned(run)
-        if run.due(trainer.checkpoint_every) or interruption.pending or reason:
+        # a signal that comes after this waits for the next step, whose checkpoint is written
+        pending = interruption.pending
+        if run.due(trainer.checkpoint_every) or pending or reason:
             write_checkpoint(run)
-        if not run.progress.ended:
+        if pending and not run.progress.ended:
             interruption.check()
         if reason:
             raise TrialPruned(reason)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.processes.interruption import Interrupted
+from experiments.processes.interruption import Interrupted, Interruption
 from experiments.record.folder import RunFolder
 from experiments.training import train as training
 from experiments.training.step.learner import Learner
@@ -156,6 +156,29 @@ def test_sigterm_that_comes_again_breaks_nothing_off(settings, go, tmp_path, mon
         go(settings())
     assert check_interrupted(RunFolder(tmp_path / "run"), signal.SIGTERM, 20) == 7
     assert sent == ["take_step", "write_checkpoint", "conclude"]
+
+
+def test_a_signal_after_a_step_whose_checkpoint_is_not_due_waits_for_the_next_checkpoint(
+    settings, go, tmp_path, monkeypatch
+):
+    """It comes when the run has just looked for one."""
+    step, take_step = [0], training.take_step
+
+    def noted(run, number):
+        step[0] = number
+        return take_step(run, number)
+
+    def pending(interruption):
+        found = interruption._pending is not None
+        if step[0] == 7:
+            signal.raise_signal(signal.SIGTERM)
+        return found
+
+    monkeypatch.setattr(training, "take_step", noted)
+    monkeypatch.setattr(Interruption, "pending", property(pending))
+    with pytest.raises(Interrupted):
+        go(settings())
+    assert check_interrupted(RunFolder(tmp_path / "run"), signal.SIGTERM, 20) == 8
 
 
 def check_interrupted(folder: RunFolder, number: signal.Signals, steps: int) -> int:
