@@ -51,7 +51,8 @@ def train(
     even one sequence fits) or `pruned`. Raises Mistake if the user has to change a setting.
 
     A signal raises Interrupted when the present step is finished and in a checkpoint. Before that, and before any other
-    exception is raised, a result with the reason is written. Signals are handled only in the main thread.
+    exception is raised, a result with the reason is written, unless the result of all steps is there. Signals are
+    handled only in the main thread.
 
     world: this process, which is the first, and the others that take the steps with it. pruner: is called after every
     evaluation except the last.
@@ -65,19 +66,22 @@ def train(
             run.pruner = pruner
             with interruption.deferred():
                 take_steps(run, interruption)
-            return conclude(summarize(run, settings, "done", None), folder, mirrors)
+            result = summarize(run, settings, "done", None)
+            folder.write_result(result)
         except BaseException as error:
             status, reason = status_and_reason(error)
             folder.log(f"{status}: {reason}")
             if status in ("nan", "oom", "pruned"):
                 return conclude(summarize(run, settings, status, reason), folder, mirrors)
-            if run is None and (folder.path / RESULT).exists():
-                # the result of an earlier start says more than that this one did not begin
+            if (folder.path / RESULT).exists():
+                # it is that of an earlier start, and this one did not begin; or it is that of all steps
                 raise
             # the exception may be about the folder itself
             with suppress(RunFolderError):
                 conclude(summarize(run, settings, status, reason), folder, mirrors)
             raise
+        mirrors.finish(result)
+        return result
 
 
 def take_steps(run: Run, interruption: Interruption) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from experiments.processes.interruption import Interrupted, Interruption
 from experiments.record.folder import RunFolder
+from experiments.record.mirrors.mirrors import Mirrors
 from experiments.training import train as training
 from experiments.training.step.learner import Learner
 from tests.fixtures.terminal import Terminal
@@ -179,6 +180,20 @@ def test_a_signal_after_a_step_whose_checkpoint_is_not_due_waits_for_the_next_ch
     with pytest.raises(Interrupted):
         go(settings())
     assert check_interrupted(RunFolder(tmp_path / "run"), signal.SIGTERM, 20) == 8
+
+
+@pytest.mark.parametrize(("owner", "name"), [(RunFolder, "write_result"), (Mirrors, "finish")])
+def test_ctrl_c_after_the_result_is_written_leaves_it_as_it_is(settings, go, tmp_path, monkeypatch, owner, name):
+    call = getattr(owner, name)
+
+    def signalled(*arguments):
+        call(*arguments)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(owner, name, signalled)
+    with pytest.raises(Interrupted):
+        go(settings(max_steps=2, trainer__max_steps=2))
+    assert RunFolder(tmp_path / "run").result().status == "done"
 
 
 def check_interrupted(folder: RunFolder, number: signal.Signals, steps: int) -> int:
