@@ -119,7 +119,12 @@ class Learner:
                 self.regularizer.term().backward()
             return sums
 
-        sums, self.micro_batch = fitting(attempt, self.micro_batch, lambda size: self.make_room(index + 1, size))
+        def again(micro_batch: int) -> None:
+            # they hold the memory of a whole batch's passes, and are of no use for parts
+            self.graphs = None
+            self.make_room(index + 1, micro_batch)
+
+        sums, self.micro_batch = fitting(attempt, self.micro_batch, again)
         world.sum_gradients(self.parameters())
         world.sum(sums)
         return sums
@@ -186,6 +191,9 @@ def learner_of(
     Raises Mistake if a library of the optimizer is missing.
     """
     trainer = settings.trainer
+    micro_batch = min(trainer.micro_batch or trainer.batch_size, largest_part(trainer.batch_size, world.size))
+    # then there is one process
+    whole = micro_batch == trainer.batch_size
     return Learner(
         model=model,
         forward=Forward(model, device, precision, settings.seed, trainer.label_smoothing, world),
@@ -193,7 +201,7 @@ def learner_of(
         sequences=sequences,
         optimizers=build_optimizers(model, settings.optimizer, precision, world),
         batch_size=trainer.batch_size,
-        micro_batch=min(trainer.micro_batch or trainer.batch_size, largest_part(trainer.batch_size, world.size)),
+        micro_batch=micro_batch,
         clip=settings.optimizer.clip,
-        graphs=graphs_of(model, objective, device, trainer.batch_size, settings.length) if world.size == 1 else None,
+        graphs=graphs_of(model, objective, device, trainer.batch_size, settings.length) if whole else None,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -101,6 +103,25 @@ def test_a_gradient_in_parts_is_that_of_the_whole_and_halves_until_it_fits(learn
     assert [message.split(": ")[0] for message in said] == 2 * ["out of memory at step 1"]
     for one, other in zip(whole.parameters(), parts.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_graphs_are_given_up_when_memory_runs_out_before_it_is_given_back(learner, monkeypatch):
+    one, there = learner(), []
+
+    def full(forward, batch, index, micro_batch, say):
+        raise MemoryError
+
+    one.graphs = SimpleNamespace(backward=full)
+    monkeypatch.setattr(
+        "experiments.training.step.learner.give_back_freed_memory", lambda: there.append(one.graphs is not None)
+    )
+    one.gradient(one.batch(0), 0)
+    assert there == [False] and one.graphs is None and one.micro_batch == 4
+
+
+def test_graphs_are_for_whole_batches(learner, monkeypatch):
+    monkeypatch.setattr("experiments.training.step.learner.graphs_of", lambda *arguments: arguments)
+    assert learner().graphs and not learner(trainer__micro_batch=7).graphs
 
 
 class Products(TorchDispatchMode):
