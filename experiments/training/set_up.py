@@ -232,6 +232,9 @@ def decide_to_compile(run: Run) -> None:
     changing = run.objective.lengths_vary or model.attention_dropout or model.norms_by_batch
     if trainer.compile != "auto" or changing or run.world.sharded or compiler_turned_off():
         return
+    if run.learner.graphs is not None:
+        # replays are not compared with, and compiled layers would end them
+        return
     batches = [batch for batch in map(run.learner.batch, range(TRIED)) if len(batch.targets)]
     if not batches:
         return

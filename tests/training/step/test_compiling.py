@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 import signal
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,9 +16,10 @@ from experiments.failures.failure import Mistake
 from experiments.record.folder import RunFolder
 from experiments.training import set_up as set_up_module
 from experiments.training.step import compiling
+from experiments.training.step import learner as learner_module
 from experiments.training.step.compiling import Decision, choose, weigh
 from experiments.training.step.learner import Learner
-from experiments.training.step.micro_batches import Forward
+from experiments.training.step.micro_batches import Forward, backward
 from tests.training.conftest import train_in
 from tests.training.test_kill_and_resume import start, wait_for_step
 
@@ -89,6 +91,17 @@ def test_a_short_run_and_one_that_changes_from_step_to_step_try_nothing(settings
         result, folder = go(settings(**AUTO | changes | {"max_steps": 2, "schedule__warmup_steps": 0}), f"{number}")
         log = folder.path / "log.txt"
         assert result.compiled is False and (not log.exists() or "compile" not in log.read_text())
+
+
+def test_a_run_whose_passes_are_replayed_tries_nothing(settings, go, monkeypatch):
+    """A trial would compare with passes that are not replayed."""
+    monkeypatch.setattr(compiling, "LONG", 0.0)
+    monkeypatch.setattr(compiling, "FEWEST", 1)
+    monkeypatch.delattr(set_up_module, "choose")
+    graphs = SimpleNamespace(backward=lambda forward, batch, index, size, say: backward(forward, batch, index, size))
+    monkeypatch.setattr(learner_module, "graphs_of", lambda *_: graphs)
+    result, _ = go(settings(**AUTO | {"max_steps": 2, "schedule__warmup_steps": 0}))
+    assert result.compiled is False
 
 
 @pytest.mark.parametrize("variable", ["TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"])
