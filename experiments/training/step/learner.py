@@ -77,11 +77,12 @@ class Learner:
     def take(self, step: int, learning_rate: float) -> StepOutcome:
         """Take the step of this number. Raises NonFiniteError before a weight has changed, OutOfMemoryError.
 
-        A step with nothing to predict changes nothing.
+        A step with no token to predict changes nothing, and its outcome has no labels.
         """
         index = step - 1
         batch = self.batch(index)
         if not len(batch.targets):
+            batch = batch._replace(labels=None)
             return StepOutcome(batch, LossSums(*torch.zeros(len(LossSums._fields), dtype=torch.float64)), 0.0)
         sums, total_norm = self.gradient(batch, index), self.gradient_norm()
         # one copy, because each waits for the device

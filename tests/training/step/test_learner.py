@@ -63,12 +63,17 @@ def test_a_step_is_a_function_of_the_weights_and_its_number(learner):
     assert again.gradient_norm == outcomes[2].gradient_norm > 0
 
 
-def test_a_step_with_nothing_to_predict_changes_nothing(learner, settings):
+def test_a_step_with_nothing_to_predict_changes_nothing(learner, settings, monkeypatch):
     one = learner()
     before = [parameter.clone() for parameter in one.parameters()]
     one.sequences = one.sequences._replace(tokens=np.full_like(one.sequences.tokens, 2))
+    batch = one.batch
+    monkeypatch.setattr(one, "batch", lambda index: batch(index)._replace(labels=torch.ones(8, dtype=torch.long)))
     outcome = one.take(1, 1e-3)
     assert len(outcome.batch.targets) == outcome.gradient_norm == float(torch.stack(outcome.sums).sum()) == 0
+    # or labels whose loss was not computed would be counted
+    assert outcome.batch.labels is None
+    monkeypatch.undo()
     assert all(map(torch.equal, before, one.parameters()))
     # a whole split of such steps is a mistake
     with pytest.raises(Mistake, match="finds nothing to predict in the train split at length=16"):
