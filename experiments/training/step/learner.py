@@ -114,10 +114,11 @@ class Learner:
 
         def attempt(micro_batch: int) -> LossSums:
             self.forget_gradient()
-            with shortage_shared(world), self._forward_passes(index):
-                sums = self._backward(batch, index, micro_batch)
-            if self.regularizer is not None:
-                self.regularizer.term().backward()
+            with shortage_shared(world):
+                with self._forward_passes(index):
+                    sums = self._backward(batch, index, micro_batch)
+                if self.regularizer is not None:
+                    self.regularizer.term().backward()
             return sums
 
         def again(micro_batch: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,6 +18,7 @@ from experiments.tasks.pretraining import Pretraining
 from experiments.training.set_up import kernels
 from experiments.training.step import micro_batches
 from experiments.training.step.learner import Learner, learner_of
+from experiments.training.step.world import World
 
 
 @pytest.fixture
@@ -108,6 +111,33 @@ def test_a_gradient_in_parts_is_that_of_the_whole_and_halves_until_it_fits(learn
     assert [message.split(": ")[0] for message in said] == 2 * ["out of memory at step 1"]
     for one, other in zip(whole.parameters(), parts.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_memory_that_runs_out_in_the_term_of_a_regularizer_is_known_to_all_processes(learner):
+    class Term:
+        full = True
+
+        def parameters(self):
+            return ()
+
+        def forward_passes(self, index):
+            return nullcontext()
+
+        def term(self):
+            if self.full:
+                self.full = False
+                raise MemoryError
+            return torch.zeros((), requires_grad=True)
+
+    class Noting(World):
+        def any(self, flag):
+            asked.append(flag)
+            return flag
+
+    one, asked = learner(), []
+    one.regularizer, one.forward = Term(), replace(one.forward, world=Noting())
+    one.gradient(one.batch(0), 0)
+    assert asked == [True, False] and one.micro_batch == 4
 
 
 def test_graphs_are_given_up_when_memory_runs_out_before_it_is_given_back(learner, monkeypatch):
