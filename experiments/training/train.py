@@ -221,7 +221,7 @@ def validation_metrics(run: Run) -> dict[str, Any]:
 
 
 def validate(learner: Learner, dataset: Dataset, sequences: int | None, step: int) -> Evaluation:
-    """Evaluate on the validation split. While memory runs out, the number of sequences at once is halved."""
+    """Evaluate on the validation split. While memory runs out, the number of sequences at once is halved for good."""
 
     def attempt(micro_batch: int) -> Evaluation:
         return evaluate(
@@ -234,8 +234,13 @@ def validate(learner: Learner, dataset: Dataset, sequences: int | None, step: in
             micro_batch=micro_batch,
         )
 
-    evaluation, _ = fitting(attempt, learner.micro_batch, lambda size: learner.make_room(step, size))
-    return evaluation
+    def again(micro_batch: int) -> None:
+        learner.evaluation_batch = micro_batch
+        learner.make_room(
+            f"out of memory in the evaluation at step {step}: {micro_batch} sequences are evaluated at once"
+        )
+
+    return fitting(attempt, min(learner.evaluation_batch, learner.micro_batch), again)[0]
 
 
 def status_and_reason(error: BaseException) -> tuple[Status, str]:

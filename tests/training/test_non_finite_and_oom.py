@@ -230,6 +230,24 @@ def test_out_of_memory_halves_the_micro_batch_and_keeps_the_batch(settings, go, 
     assert "going on with 4 sequences at once" in (folder.path / "log.txt").read_text()
 
 
+def test_an_evaluation_that_does_not_fit_is_split_from_then_on_while_training_is_not(settings, go, monkeypatch):
+    evaluate, sizes = train_module.evaluate, []
+
+    def limited(*arguments, micro_batch, **options):
+        sizes.append(micro_batch)
+        if micro_batch > 2:
+            raise MemoryError
+        return evaluate(*arguments, micro_batch=micro_batch, **options)
+
+    monkeypatch.setattr(train_module, "evaluate", limited)
+    result, folder = go(settings(trainer__evaluate_every=5, max_steps=10, trainer__max_steps=10))
+    assert sizes == [8, 4, 2, 2] and result.micro_batch == 8
+    said = [line[20:] for line in (folder.path / "log.txt").read_text().splitlines() if "memory" in line]
+    assert said == [
+        f"out of memory in the evaluation at step 5: {size} sequences are evaluated at once" for size in (4, 2)
+    ]
+
+
 def test_out_of_memory_with_one_sequence_ends_the_run(settings, go, disturb):
     def full(step, output):
         if step == 6:

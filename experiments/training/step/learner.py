@@ -69,6 +69,7 @@ class Learner:
     optimizers: list[Optimizer]
     batch_size: int
     micro_batch: int  # sequences at once; halved whenever memory runs out
+    evaluation_batch: int  # the most sequences at once in an evaluation; halved whenever its memory runs out
     clip: float | None  # largest norm of the gradient
     graphs: CudaGraphs | None = None
     regularizer: Regularizer | None = None
@@ -124,7 +125,7 @@ class Learner:
         def again(micro_batch: int) -> None:
             # they hold the memory of a whole batch's passes, and are of no use for parts
             self.graphs = None
-            self.make_room(index + 1, micro_batch)
+            self.make_room(f"out of memory at step {index + 1}: going on with {micro_batch} sequences at once")
 
         sums, self.micro_batch = fitting(attempt, self.micro_batch, again)
         world.sum_gradients(self.parameters())
@@ -145,11 +146,11 @@ class Learner:
             parameter.grad = None
         discard(self._norms)
 
-    def make_room(self, step: int, micro_batch: int) -> None:
-        """Release everything that is not needed after memory ran out, and report the next size of micro-batch."""
+    def make_room(self, why: str) -> None:
+        """Release everything that is not needed after memory ran out, and report `why`."""
         self.forget_gradient()
         give_back_freed_memory()
-        self.say(f"out of memory at step {step}: going on with {micro_batch} sequences at once")
+        self.say(why)
 
     @cached_property
     def _of_model(self) -> list[nn.Parameter]:
@@ -204,6 +205,7 @@ def learner_of(
         optimizers=build_optimizers(model, settings.optimizer, precision, world),
         batch_size=trainer.batch_size,
         micro_batch=micro_batch,
+        evaluation_batch=micro_batch,
         clip=settings.optimizer.clip,
         graphs=graphs_of(model, objective, device, trainer.batch_size, settings.length) if whole else None,
     )
