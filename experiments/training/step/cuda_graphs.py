@@ -76,9 +76,11 @@ class CudaGraphs:
         part = forward.on_device(part)
         shares = torch.zeros(2, dtype=torch.float64, device=forward.device)
         graph = torch.cuda.CUDAGraph()
+        # a recording that fails does not return to the stream from before
+        before = torch.cuda.stream(torch.cuda.current_stream(forward.device))
         try:
             # other threads, such as those of loggers, may use the driver meanwhile
-            with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
+            with before, torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
                 sums = forward.predict_there(part)[1]
                 terms = [sums.smoothed] if part.labels is None else [sums.smoothed, sums.labels]
                 torch.autograd.backward(terms, [*shares[: len(terms)]])

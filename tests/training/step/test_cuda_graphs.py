@@ -59,15 +59,18 @@ def test_replayed_steps_have_the_bits_of_computed_ones(learner, precision, words
 
 
 @needs_gpu
-def test_passes_that_cannot_be_recorded_are_computed_and_it_is_said(learner):
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_passes_that_cannot_be_recorded_are_computed_and_it_is_said(learner, dropout):
     said: list[str] = []
-    waiting, computed = learner("precision=fp32"), learner("precision=fp32")
+    before = torch.cuda.current_stream()
+    waiting, computed = (learner("precision=fp32", f"model.dropout={dropout}") for _ in range(2))
     computed.graphs, waiting.say = None, said.append
     # reading a number waits for the GPU, which a recording cannot
     waiting.model.register_forward_hook(lambda module, inputs, output: None if float(output.detach().sum()) else output)
     for step in range(1, STEPS + 1):
         assert waiting.take(step, 1e-2).gradient_norm == computed.take(step, 1e-2).gradient_norm
     assert len(said) == 1 and "could not be recorded as a CUDA graph" in said[0]
+    assert torch.cuda.current_stream() == before
 
 
 @needs_gpu
