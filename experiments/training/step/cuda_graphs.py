@@ -8,7 +8,7 @@ the same bits.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,40 @@ from experiments.training.step.micro_batches import Forward, backward, dropout_s
 MOST_FLOPS = 2e12
 MOST_SHAPES = 8  # each has its own graph
 
+T = TypeVar("T")
+Gradients = list[tuple[nn.Parameter, Tensor]]  # each parameter with its gradient
+
+
+class Recorder:
+    """Records passes on a GPU, in a stream of its own."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device)
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def prepare(self, passes: Callable[[], T]) -> T:
+        """Do passes like those to record, in the same stream: autograd and the libraries prepare for a stream."""
+        present = torch.cuda.current_stream(self._device)
+        self._stream.wait_stream(present)
+        with torch.cuda.stream(self._stream):
+            results = passes()
+        present.wait_stream(self._stream)
+        return results
+
+    def record(self, passes: Callable[[], T]) -> tuple[T, Callable[[], None]]:
+        """Record the passes. Returns their results, and the function that computes these, in place, from the inputs.
+
+        Raises RuntimeError.
+        """
+        graph = torch.cuda.CUDAGraph()
+        # a recording that fails does not return to the stream from before
+        before = torch.cuda.stream(torch.cuda.current_stream(self._device))
+        # other threads, such as those of loggers, may use the driver meanwhile
+        with before, torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
+            results = passes()
+        return results, graph.replay
+
 
 class CudaGraphs:
     """Computes what `backward` computes, by graphs from the second batch of a shape on.
@@ -33,9 +67,8 @@ class CudaGraphs:
     The first batch of a shape loads programs and fills caches, which cannot be recorded.
     """
 
-    def __init__(self, device: torch.device) -> None:
-        self._stream = torch.cuda.Stream(device)
-        self._pool = torch.cuda.graph_pool_handle()
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
         self._recordings: dict[object, _Recording | None] = {}  # by shape; None: a batch of this shape was met
         self._refused = False
 
@@ -54,63 +87,53 @@ class CudaGraphs:
             if len(self._recordings) == MOST_SHAPES or is_compiled(forward.model):
                 return backward(forward, batch, step, micro_batch)
             self._recordings[shape] = None
-            return self._first(forward, batch, step, micro_batch)
+            return self._recorder.prepare(lambda: backward(forward, batch, step, micro_batch))
         recording = self._recordings[shape] or self._record(forward, part, say)
         if recording is None:
             return backward(forward, batch, step, micro_batch)
         self._recordings[shape] = recording
         # the generator of the dropout in the residual stream
         seed_device(dropout_seed(forward.seed, step, 0), forward.device)
-        return recording.replay(batch, part)
-
-    def _first(self, forward: Forward, batch: Batch, step: int, micro_batch: int) -> LossSums:
-        """The passes without a graph, in the stream that records: autograd and the libraries prepare for a stream."""
-        present = torch.cuda.current_stream(forward.device)
-        self._stream.wait_stream(present)
-        with torch.cuda.stream(self._stream):
-            sums = backward(forward, batch, step, micro_batch)
-        present.wait_stream(self._stream)
-        return sums
+        return recording.compute(batch, part)
 
     def _record(self, forward: Forward, part: Batch, say: Callable[[str], None]) -> _Recording | None:
         part = forward.on_device(part)
         shares = torch.zeros(2, dtype=torch.float64, device=forward.device)
-        graph = torch.cuda.CUDAGraph()
-        # a recording that fails does not return to the stream from before
-        before = torch.cuda.stream(torch.cuda.current_stream(forward.device))
+
+        def passes() -> tuple[Tensor, Gradients]:
+            sums = forward.predict_there(part)[1]
+            terms = [sums.smoothed] if part.labels is None else [sums.smoothed, sums.labels]
+            torch.autograd.backward(terms, [*shares[: len(terms)]])
+            losses = torch.stack([each.detach().to(torch.float64) for each in sums])
+            return losses, [(each, each.grad) for each in forward.model.parameters() if each.grad is not None]
+
         try:
-            # other threads, such as those of loggers, may use the driver meanwhile
-            with before, torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
-                sums = forward.predict_there(part)[1]
-                terms = [sums.smoothed] if part.labels is None else [sums.smoothed, sums.labels]
-                torch.autograd.backward(terms, [*shares[: len(terms)]])
-                losses = torch.stack([each.detach().to(torch.float64) for each in sums])
+            (losses, gradients), replay = self._recorder.record(passes)
         except RuntimeError as error:
             self._refused = True
             self._recordings.clear()
             forward.model.zero_grad(set_to_none=True)
             say(f"steps take longer, because their passes could not be recorded as a CUDA graph: {first_line(error)}")
             return None
-        gradients = [(each, each.grad) for each in forward.model.parameters() if each.grad is not None]
-        return _Recording(graph, part, shares, losses, gradients)
+        return _Recording(replay, part, shares, losses, gradients)
 
 
 class _Recording(NamedTuple):
     """The recorded passes of batches of one shape."""
 
-    graph: torch.cuda.CUDAGraph
+    replay: Callable[[], None]
     part: Batch  # a replay reads it
     shares: Tensor  # float64 [2], which it reads too: 1 / the number of positions, 1 / the number of labels
     losses: Tensor  # float64 [4], which it writes, in the order of LossSums
-    gradients: list[tuple[nn.Parameter, Tensor]]  # of each parameter, which it writes
+    gradients: Gradients  # which it writes
 
-    def replay(self, batch: Batch, part: Batch) -> LossSums:
+    def compute(self, batch: Batch, part: Batch) -> LossSums:
         """Compute the gradient of `batch`, of which `part` is the padded form."""
         for mine, given in zip(_tensors(self.part), _tensors(part), strict=True):
             mine.copy_(given, non_blocking=True)
         counts = len(batch.targets), 1 if batch.labels is None else len(batch.labels)
         self.shares.copy_(torch.tensor([1 / count for count in counts], dtype=torch.float64), non_blocking=True)
-        self.graph.replay()
+        self.replay()
         for parameter, gradient in self.gradients:
             parameter.grad = gradient
         return LossSums(*self.losses)
@@ -127,7 +150,7 @@ def graphs_of(
     if device.type != "cuda" or objective.lengths_vary or any(attention.dropout for attention in model.attentions):
         return None
     flops = batch_size * length * model.flops_per_token(length, objective.predicted_share)
-    return None if flops > MOST_FLOPS or any(True for _ in batch_norms(model)) else CudaGraphs(device)
+    return None if flops > MOST_FLOPS or any(True for _ in batch_norms(model)) else CudaGraphs(Recorder(device))
 
 
 def _tensors(part: Batch) -> list[Tensor]:
