@@ -31,6 +31,8 @@ class Rotary:
         self._make = partial(_tables, base)
         # every layer needs the same tables in every step
         self._keep = lru_cache(KEPT)(self._make)
+        # a CUDA graph reads its tables in every replay, but does not hold them
+        self._recorded: set[tuple[Tensor, Tensor]] = set()
 
     def __reduce__(self) -> tuple[Callable[[float], Rotary], tuple[float]]:
         """Let a copy make tables of its own."""
@@ -41,9 +43,16 @@ class Rotary:
         N, H, K = x.shape[1:]
         # torch.compile makes the tables a part of its code, and what is made in inference mode can't be used outside
         passing = torch.compiler.is_compiling() or torch.is_inference_mode_enabled() or has_no_data(x)
-        tables = self._make if passing else self._keep
-        turned: Tensor = _Turn.apply(x, *tables(N, H, K, first, x.dtype, x.device))
+        tables = (self._make if passing else self._keep)(N, H, K, first, x.dtype, x.device)
+        if not passing and _is_recorded(x):
+            self._recorded.add(tables)
+        turned: Tensor = _Turn.apply(x, *tables)
         return turned
+
+
+def _is_recorded(x: Tensor) -> bool:
+    """Whether what happens to `x` now becomes a part of a CUDA graph."""
+    return x.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def _tables(

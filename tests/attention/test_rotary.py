@@ -95,6 +95,19 @@ def test_tables_go_with_their_rotation_and_a_copy_makes_its_own():
     assert table() is None
 
 
+def test_tables_that_a_cuda_graph_reads_stay_while_their_rotation_does(monkeypatch):
+    rotary, x = Rotary(10.0), torch.randn(1, 3, 2, 4)
+    with monkeypatch.context() as patched:
+        patched.setattr("attention.layers.rotary._is_recorded", lambda x: True, raising=False)
+        rotary(x)
+    table = weakref.ref(rotary._keep(3, 2, 4, 0, x.dtype, x.device)[0])
+    for first in range(1, KEPT + 1):
+        rotary(x, first)
+    assert table() is not None
+    del rotary
+    assert table() is None
+
+
 def test_tables_without_data_and_those_of_inference_are_not_kept():
     rotary, x = Rotary(10.0), torch.randn(1, 3, 2, 4, requires_grad=True)
     rotary(x.to("meta"))
