@@ -42,6 +42,8 @@ def compare_runs(
     tables = tables_over_seeds(results, [*baseline]) if over_seeds else tables_of(results)
     if not tables:
         hint = "" if ended else "attn train makes one; --runs names another folder"
+        if any(item.startswith("runs=") for item in selection):
+            hint = "--runs FOLDER names another folder"
         raise Mistake(f"no finished run {where(runs)}{without_match(selection, ended)}", hint)
     if baseline and not any(row["verdict"] == BASELINE for rows in tables for row in rows):
         raise Mistake(f"--baseline: no configuration with a loss{without_match([*baseline], results)}")

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from experiments.failures.failure import Mistake
-from experiments.failures.wording import did_you_mean, shortened
+from experiments.failures.wording import did_you_mean, plural, shortened
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.run import Settings
 from experiments.settings.variant import module_of, schema
@@ -75,7 +75,7 @@ def _too_many_heads(tree: dict[Any, Any]) -> str:
     heads, hidden_size = tree["heads"], tree["hidden_size"]
     return (
         f"heads = {heads}: hidden_size = {hidden_size} has no width for so many heads; "
-        f"give at most {hidden_size} heads, or set key_size and value_size"
+        f"give at most {hidden_size} {plural('head', hidden_size)}, or set key_size and value_size"
     )
 
 

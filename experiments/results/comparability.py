@@ -47,8 +47,8 @@ def is_condition(place: str) -> bool:
 
 
 def differing_conditions(results: list[Fields]) -> list[str]:
-    """The conditions in which the results differ, by name."""
-    values = Values(results)
+    """The conditions in which the results that have a loss differ, by name."""
+    values = Values([result for result in results if result["validation_loss"] is not None])
     return [name for name, place in CONDITIONS.items() if is_varied(values.at(place))]
 
 

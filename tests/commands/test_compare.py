@@ -63,6 +63,12 @@ def test_conditions_that_differ_are_shown_and_said_although_the_runs_are_apart_w
     captured = capsys.readouterr()
     assert [(row["run"], row["max_steps"]) for row in json.loads(captured.out)] == [("b", 4000), ("a", 800)]
     assert captured.err == "losses can be compared only between runs with the same max_steps, data\n"
+    # what has no loss is compared with none
+    without_loss = small_result("c", None, max_steps=800, data={"train": "third.txt"})
+    (tmp_path / without_loss["run"]).mkdir()
+    leave_result(tmp_path / without_loss.pop("run"), **without_loss)
+    compare_runs(["max_steps=800"], tmp_path, "loss", "json")
+    assert capsys.readouterr().err == ""
     # of one condition nothing is said
     compare_runs(["max_steps=800"], tmp_path, "loss", "json")
     captured = capsys.readouterr()
@@ -97,6 +103,7 @@ def test_a_setting_that_is_null_in_all_runs_is_one(tmp_path, capsys):
         (["optimizer=muon"], "loss", "optimizer=muon: optimizer is a group of settings\n.*optimizer.learning_rate"),
         ([], "los", "--sort los: there is no such column.*loss"),
         (["heads=7"], "loss", "no finished run in .*/ matches heads=7$"),
+        (["runs=elsewhere"], "loss", "matches runs=elsewhere\n  --runs FOLDER names another folder"),
         (["variant=talkin_heads"], "loss", r"matches variant=talkin_heads \(did you mean talking_heads\?\)$"),
         (["heads=6", "heads=12"], "loss", "heads is given twice: 6 and 12"),
         (["e"], "loss", "there is no run 'e'"),

@@ -259,6 +259,7 @@ def test_no_configuration_can_import_anything(path):
         (["epochs=3"], ["'epochs'", "it is a setting of `attn finetune`"]),
         (["learning_rate=nan"], ["learning_rate = nan", "finite"]),
         (["heads=1000"], ["heads = 1000: hidden_size = 192 has no width for so many heads; give at most 192 heads"]),
+        (["hidden_size=1", "heads=4"], ["give at most 1 head, or set key_size"]),
         (["tokenizer=file"], ["tokenizer.path has no value"]),
         (["heads=6,12"], ["heads=6,12: several values need a sweep", "add -m; to give a list"]),
         (["seed=-1"], ["seed = -1", "at least 0"]),

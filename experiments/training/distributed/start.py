@@ -101,16 +101,11 @@ def with_followers(settings: Settings, folder: RunFolder) -> Iterator[World]:
 
 
 def world_kind(settings: Settings) -> type[DistributedWorld]:
-    """How the processes of a run share its work. Raises Mistake for trainer.sharded if torch is too old."""
+    """How the processes of a run share its work."""
     if not settings.trainer.sharded:
         from experiments.training.distributed.group import DistributedWorld
 
         return DistributedWorld
-    from torch import __version__
-    from torch.distributed.fsdp import FSDPModule
-
-    if not hasattr(FSDPModule, "set_force_sum_reduction_for_comms"):
-        raise Mistake(f"trainer.sharded=true: needs torch 2.9 or newer; this is {__version__}")
     from experiments.training.distributed.sharding import ShardedWorld
 
     return ShardedWorld
