@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -69,11 +69,15 @@ class Learner:
     optimizers: list[Optimizer]
     batch_size: int
     micro_batch: int  # sequences at once; halved whenever memory runs out
-    evaluation_batch: int  # the most sequences at once in an evaluation; halved whenever its memory runs out
     clip: float | None  # largest norm of the gradient
     graphs: CudaGraphs | None = None
     regularizer: Regularizer | None = None
     say: Callable[[str], None] = lambda message: None
+    # the most sequences at once in an evaluation; halved whenever its memory runs out
+    evaluation_batch: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.evaluation_batch = self.micro_batch
 
     def take(self, step: int, learning_rate: float) -> StepOutcome:
         """Take the step of this number. Raises NonFiniteError before a weight has changed, OutOfMemoryError.
@@ -205,7 +209,6 @@ def learner_of(
         optimizers=build_optimizers(model, settings.optimizer, precision, world),
         batch_size=trainer.batch_size,
         micro_batch=micro_batch,
-        evaluation_batch=micro_batch,
         clip=settings.optimizer.clip,
         graphs=graphs_of(model, objective, device, trainer.batch_size, settings.length) if whole else None,
     )
