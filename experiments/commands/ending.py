@@ -18,7 +18,7 @@ from typing import Any
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, refusal
 from experiments.failures.wording import shortened
-from experiments.processes.interruption import Interrupted, give_up_closed_terminal, handled
+from experiments.processes.interruption import Interrupted, discard_output, give_up_closed_terminal, handled
 
 # of a path that the user has given
 MISTAKEN_PATH_ERRORS = {errno.ENAMETOOLONG, errno.ELOOP}
@@ -30,7 +30,6 @@ MACHINE_ERRORS = {
 # where the output goes
 OUTPUT_ERRORS = {errno.EAGAIN, errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EBADF}
 
-STDERR = 2
 LONG_WORD = re.compile(r"\S{400,}")
 
 
@@ -137,8 +136,8 @@ class _Terminal(io.FileIO):
         except OSError as error:
             if error.errno == errno.EIO:
                 give_up_closed_terminal()
-            elif error.errno == errno.EPIPE and self.fileno() == STDERR:
-                os.dup2(os.open(os.devnull, os.O_WRONLY), STDERR)
+            elif error.errno == errno.EPIPE:
+                discard_output(self.fileno())
                 signal.raise_signal(signal.SIGHUP)
             else:
                 raise
@@ -183,5 +182,5 @@ def _give_up_output() -> None:
     """Discard the rest of stdout's buffer, which Python would otherwise try to write at its end, with an error
     message.
     """
-    with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError):  # it may have no descriptor
+        discard_output(sys.stdout.fileno())

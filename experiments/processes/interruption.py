@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from types import FrameType, TracebackType
 
 from experiments.failures.exit_code import ExitCode
@@ -39,18 +40,15 @@ class Interruption:
         self._deferring = False
         self._terminating = False
         self._pending: int | None = None
-        self._block = handled(self._receive)
-        self._report_dropped = sys.unraisablehook
+        self._block = self._listening()
 
     def __enter__(self) -> Interruption:
         self._block.__enter__()
-        self._report_dropped, sys.unraisablehook = sys.unraisablehook, self._dropped
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        sys.unraisablehook = self._report_dropped
         self._block.__exit__(kind, error, traceback)
 
     @contextmanager
@@ -77,6 +75,19 @@ class Interruption:
         if self._pending is None:
             self._pending = number
 
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = sys.unraisablehook
+        sys.unraisablehook = partial(self._dropped, before)
+        try:
+            with handled(self._receive):
+                yield
+        finally:
+            sys.unraisablehook = before
+
     def _receive(self, number: int, frame: FrameType | None) -> None:
         repeated, terminates = self._terminating, number != signal.SIGINT
         self._terminating |= terminates
@@ -87,9 +98,10 @@ class Interruption:
         else:
             raise Interrupted(number)
 
-    def _dropped(self, dropped: sys.UnraisableHookArgs) -> None:
+    def _dropped(self, report: Callable[[sys.UnraisableHookArgs], object], dropped: sys.UnraisableHookArgs) -> None:
+        """Send a signal again whose exception Python drops; `report` receives any other exception."""
         if not isinstance(dropped.exc_value, Interrupted):
-            self._report_dropped(dropped)
+            report(dropped)
             return
         # a moment later, because a signal that is received here is dropped again
         while True:
@@ -133,5 +145,10 @@ def give_up_closed_terminal() -> None:
         try:
             os.write(descriptor, b"")
         except OSError:
-            with suppress(OSError):
-                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+            discard_output(descriptor)
+
+
+def discard_output(descriptor: int) -> None:
+    """Discard whatever is written to a descriptor from now on, as far as the system lets us."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

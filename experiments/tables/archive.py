@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, astuple, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from experiments.failures.failure import Mistake
 from experiments.files.durable import number, read_sealed, write_sealed
@@ -93,7 +93,6 @@ def restored(path: Path) -> Report:
         facts_of_cells=[(name, value) for name, value in content["facts"]],
         notes_of_cells=content["notes"],
     )
-    report = with_plans_beside(report, path.parent)
     return judged_by(Anytime(), report) if checked and checked.void else report
 
 
@@ -102,11 +101,12 @@ def with_plans_beside(report: Report, folder: Path) -> Report:
 
     Raises Mistake for numbers that have changed since.
     """
-    facts = list(report.facts_of_cells)
+    said = [value for name, value in report.facts if name == PLAN]
+    added: list[str] = []
     for stem, plan in _plans_of_pages(report.request, folder):
-        if not any(name == PLAN and value.startswith(plan.says) for name, value in report.facts):
-            facts.append((PLAN, f"{plan.says}; of the page {stem}"))
-    return replace(report, facts_of_cells=facts)
+        if not any(line.startswith(plan.says) for line in said + added):
+            added.append(f"{plan.says}; of the page {stem}")
+    return replace(report, facts_of_cells=[*report.facts_of_cells, *((PLAN, line) for line in added)])
 
 
 def _plans_of_pages(request: Request, folder: Path) -> Iterator[tuple[str, SeedPlan]]:
@@ -123,17 +123,19 @@ def overrides_of(path: Path) -> list[str]:
     return overrides
 
 
-def is_complete(path: Path) -> bool:
-    """Whether no cell of its report is missing. Raises Mistake if the file has changed since."""
+class Extent(NamedTuple):
+    """How much of its table a report has."""
+
+    of_all_claims: bool  # it was not asked for some of them alone
+    is_complete: bool  # no cell is missing
+
+
+def extent_of(path: Path) -> Extent:
+    """The extent of the report whose numbers `archive` wrote. Raises Mistake if the file has changed since."""
     content = _content(path)
-    seeds = {cell["seed"] for cell in content["by_seed"]}
-    return len(content["lines"]) * len(seeds) == sum(cell["state"] in ENDED for cell in content["by_seed"])
-
-
-def chosen_claims_of(path: Path) -> list[str]:
-    """The claims that its report was asked for; empty for all. Raises Mistake if the file has changed since."""
-    chosen: list[str] = _content(path)["chosen_claims"]
-    return chosen
+    cells = content["by_seed"]
+    count = len(content["lines"]) * len({cell["seed"] for cell in cells})
+    return Extent(not content["chosen_claims"], sum(cell["state"] in ENDED for cell in cells) == count)
 
 
 def _content(path: Path) -> dict[str, Any]:

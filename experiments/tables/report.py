@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,7 +13,7 @@ import numpy as np
 
 from experiments.record.dotted import value_at
 from experiments.statistics.comparison import MarkKind
-from experiments.statistics.evidence import Evidence, interval, standard_error
+from experiments.statistics.evidence import Anytime, Evidence, Interval, interval, standard_error
 from experiments.tables.conditions import (
     CellOutcomes,
     Conditions,
@@ -108,6 +109,10 @@ class Report:
         """The ratio of the step times of two rows in each round of the bench, which times one scheme of positions."""
         seconds = {self.request.configurations[key].row: of_row for key, of_row in self.step_seconds.items()}
         return _ratios(seconds.get(row, {}), seconds.get(other, {}))
+
+    def step_ratio_interval(self, row: str, other: str) -> Interval | None:
+        """The anytime-valid 95% interval of the logarithm of this ratio; None if it is infinite."""
+        return interval(Anytime(), [math.log(ratio) for ratio in self.step_ratios(row, other)])
 
     def _measures(self, scheme: str) -> Measures:
         """The numbers that claims can be about under one scheme, by the row's own key."""

@@ -6,7 +6,6 @@ import math
 
 from experiments.display.numbers import difference_text
 from experiments.display.rows import Row
-from experiments.statistics.evidence import Anytime, interval
 from experiments.tables.partial import SIGN
 from experiments.tables.report import Line, Report
 
@@ -90,6 +89,6 @@ def _step(line: Line, report: Report) -> str | None:
     time, baseline = f"{1000 * line['step_seconds']:.0f} ms", report.request.table.baseline
     if not line["step_time"] or line["row"] == baseline:
         return time
-    bounds = interval(Anytime(), [math.log(ratio) for ratio in report.step_ratios(line["row"], baseline)])
+    bounds = report.step_ratio_interval(line["row"], baseline)
     between = f" [{math.exp(bounds[0]):.2f}, {math.exp(bounds[1]):.2f}]" if bounds else ""
     return f"{time} (x{line['step_time']:.2f}{between})"

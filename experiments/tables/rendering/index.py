@@ -7,7 +7,7 @@ from __future__ import annotations
 import csv
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -16,7 +16,7 @@ from experiments.display.rows import Row, as_markdown
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import joined, plural
 from experiments.files.durable import write
-from experiments.tables.archive import chosen_claims_of, is_complete
+from experiments.tables.archive import Extent, extent_of
 from experiments.tables.definition.folder import names, table_of
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import BUDGETS
@@ -26,6 +26,7 @@ INDEX = "README.md"
 CLAIMS = "_claims.csv"
 # origins of claims: the table's paper; none, because it tests the code
 PAPER, CHECK = "paper", "check"
+WHOLE = Extent(of_all_claims=True, is_complete=True)
 
 
 def write_index(folder: Path) -> Path:
@@ -33,8 +34,8 @@ def write_index(folder: Path) -> Path:
     verdicts = _page(folder, "verdicts.md", "How a claim is decided")
     tables = _page(folder, "tables.md", "the papers' tables")
     pages = claims_of(folder)
-    of_whole_tables = [stem for stem, of_page in pages.items() if not of_page or _is_of_whole_table(folder, stem)]
-    claims = _each_once(folder, pages, of_whole_tables)
+    extents = {stem: _extent(folder, stem) if of_page else WHOLE for stem, of_page in pages.items()}
+    claims = _each_once(pages, extents)
     how = (
         f"`attn table NAME --out FOLDER` writes this page. {verdicts} explains the verdicts, and {tables} the budgets. "
         "A size is a difference between rows, the left side minus the right side of a comparison. If several "
@@ -47,7 +48,7 @@ def write_index(folder: Path) -> Path:
     blocks = ["# Results", _counts(claims), how, as_markdown([*_rows(folder, claims, are_checks=False)])]
     if checks := [*_rows(folder, claims, are_checks=True)]:
         blocks += ["## Checks of the code", "They are true by proof or by construction.", as_markdown(checks)]
-    with_results = set(map(table_of, of_whole_tables))
+    with_results = {table_of(stem) for stem, extent in extents.items() if extent.of_all_claims}
     if missing := [name for name in names() if name not in with_results]:
         how = (
             "They have not been run as a whole with the present settings. Each command makes the table whose claim "
@@ -71,7 +72,7 @@ def claims_of(folder: Path) -> dict[str, list[dict[str, str]]]:
 
 
 def _each_once(
-    folder: Path, pages: Mapping[str, list[dict[str, str]]], of_whole_tables: Sequence[str]
+    pages: Mapping[str, list[dict[str, str]]], extents: Mapping[str, Extent]
 ) -> dict[str, list[dict[str, str]]]:
     """The claims of each page without those that another page decides too and counts for. `also` says what those other
     pages of a claim decide.
@@ -81,11 +82,7 @@ def _each_once(
     """
     counting: dict[tuple[str, ...], dict[str, str]] = {}
     shown: dict[str, list[dict[str, str]]] = {stem: [] for stem in pages}
-
-    def place_of(stem: str) -> tuple[bool, bool]:
-        return stem not in of_whole_tables, bool(pages[stem]) and not _is_complete(folder, stem)
-
-    for stem in sorted(pages, key=place_of):
+    for stem in sorted(pages, key=lambda stem: extents[stem], reverse=True):
         for claim in pages[stem]:
             place = (table_of(stem) or stem, claim["budget"], claim["claim"])
             if first := counting.get(place):
@@ -96,16 +93,10 @@ def _each_once(
     return {stem: of_page for stem, of_page in shown.items() if of_page or not pages[stem]}
 
 
-def _is_of_whole_table(folder: Path, stem: str) -> bool:
-    """Whether a page was not asked for some claims alone."""
+def _extent(folder: Path, stem: str) -> Extent:
+    """How much of its table a page has, if its numbers are there."""
     numbers = folder / f"{stem}.json"
-    return not (numbers.exists() and chosen_claims_of(numbers))
-
-
-def _is_complete(folder: Path, stem: str) -> bool:
-    """Whether no cell of a page is missing, as far as its numbers are there."""
-    numbers = folder / f"{stem}.json"
-    return not numbers.exists() or is_complete(numbers)
+    return extent_of(numbers) if numbers.exists() else WHOLE
 
 
 def _schemes(claim: Mapping[str, str]) -> str:

@@ -9,7 +9,6 @@ from statistics import median
 from experiments.display.numbers import interval_text
 from experiments.failures.wording import joined, plural
 from experiments.statistics.comparison import AnyComparison, Compared, Exact
-from experiments.statistics.evidence import Anytime, interval
 from experiments.tables.definition.published import MARKS
 from experiments.tables.partial import SIGN
 from experiments.tables.rendering.needs import needs
@@ -204,10 +203,10 @@ def _advantages(comparison: AnyComparison, report: Report, scheme: str) -> Itera
     more, less = (report.known(row, scheme, "parameters") for row in (better, worse))
     if more and less and math.log(more / less) > LEAST_PARAMETERS:
         yield f"{better} has {more / less:.2f} times the parameters of {worse}"
-    ratios = report.step_ratios(better, worse)
-    bounds = interval(Anytime(), [math.log(ratio) for ratio in ratios])
+    bounds = report.step_ratio_interval(better, worse)
     if bounds and bounds[0] > TIME_MARGIN:
-        yield f"a step of {better} takes {median(ratios):.2f} times the time of one of {worse}"
+        ratio = median(report.step_ratios(better, worse))
+        yield f"a step of {better} takes {ratio:.2f} times the time of one of {worse}"
 
 
 def is_small(comparison: AnyComparison) -> bool:
