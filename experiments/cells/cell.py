@@ -135,6 +135,8 @@ def _train_as_first_process(
         except Interrupted as interrupted:
             print(f"{interrupted.reason}: the same command continues from {folder.path}", file=sys.stderr)
             return interrupted.exit_code
+    else:
+        print(f"{folder.path}: finished before; nothing is left to train", file=sys.stderr)
     print_summary(result, folder)
     return EXIT_CODE_OF_STATUS[result.status]
 

@@ -17,14 +17,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from experiments.cells.assignment import Assignment
 from experiments.failures.exit_code import ExitCode
-from experiments.failures.failure import Failure
-from experiments.processes.child import process_arguments, whole_output, why_ended
+from experiments.processes.child import start_process, whole_output, why_ended
 from experiments.processes.environment_variables import ONE_THREAD
 from experiments.record.code_digest import import_covered
 from experiments.record.environment import checkout, package_versions
@@ -39,11 +39,12 @@ class ForkServer:
     """The parent's side of the server. At the end of its block, and when the parent ends, the server ends and its cells
     save and end.
 
-    `refusal` is the reason why no cell can be forked here, or None.
+    `refusal` is the reason why no cell can be forked here, or None. A server that refuses is not asked again.
     """
 
     def __init__(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+        self.refusal: str | None = None
         # exit code by run folder, or the reason why the server ended first; None: the cell runs
         self._codes: dict[str, int | str | None] = {}
         self._open()
@@ -57,17 +58,18 @@ class ForkServer:
         self._close()
         self._errors.close()
 
-    def start(self, assignment: Assignment) -> ForkedCell:
-        """Fork a process that trains in a run folder. Its output goes to the folder's output.txt.
+    def start(self, assignment: Assignment) -> ForkedCell | None:
+        """Fork a process that trains in a run folder; None if the server refuses. Its output goes to the folder's
+        output.txt.
 
-        A server that has ended is replaced by another. Raises Failure if that one refuses.
+        A server that has ended is replaced by another.
         """
-        if self._process.poll() is not None:
+        if self._process.poll() is not None and not self.refusal:
             self._codes = {name: self.code(name) for name in self._codes}
             self._close()
             self._open()
         if self.refusal:
-            raise Failure(f"no process could be forked, because {self.refusal}")
+            return None
         name = str(assignment.folder)
         self._codes[name] = None
         self._send(assignment.to_line())
@@ -76,13 +78,21 @@ class ForkServer:
     def wait(self, seconds: float) -> None:
         """Wait until a cell has ended, at most for this time."""
         assert self._process.stdout
-        if select.select([self._process.stdout], [], [], seconds)[0]:
+        # the pipe of a server that has ended is always ready
+        if self.refusal:
+            time.sleep(seconds)
+        elif select.select([self._process.stdout], [], [], seconds)[0]:
             self._read()
 
     def code(self, name: str) -> int | str | None:
         """The exit code of a cell, or the reason why the server ended first; None while the cell runs."""
-        code = self._codes[name]
-        return self._why_ended() if code is None and self._process.poll() is not None else code
+        if self._codes[name] is None and self._process.poll() is not None:
+            # it may have answered before its end
+            while self._read():
+                pass
+            if self._codes[name] is None:
+                self._codes[name] = self._why_ended()
+        return self._codes[name]
 
     def forget(self, name: str) -> None:
         """Forget a cell that has ended."""
@@ -94,17 +104,13 @@ class ForkServer:
 
     def _open(self) -> None:
         environment = {**os.environ, **ONE_THREAD}
-        self._process = subprocess.Popen(
-            **process_arguments(MODULE, Path(), environment),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            start_new_session=True,
-            bufsize=0,
-        )
+        self._process = start_process(
+            MODULE, Path(), environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, start_new_session=True, bufsize=0,
+        )  # fmt: skip
         assert self._process.stdout
         first = self._process.stdout.readline()
-        self.refusal: str | None = json.loads(first)["refusal"] if first else self._why_ended()
+        self.refusal = json.loads(first)["refusal"] if first else self._why_ended()
         self._rest = b""
 
     def _close(self) -> None:
@@ -119,7 +125,8 @@ class ForkServer:
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(line.encode() + b"\n")
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Read the answers that have come; False at their end."""
         assert self._process.stdout
         read = os.read(self._process.stdout.fileno(), 1 << 16)
         if not read:
@@ -127,6 +134,7 @@ class ForkServer:
         *lines, self._rest = (self._rest + read).split(b"\n")
         for answer in map(json.loads, lines):
             self._codes[answer["folder"]] = answer["code"]
+        return bool(read)
 
     def _why_ended(self) -> str:
         return why_ended(self._process.wait(), whole_output(self._errors))

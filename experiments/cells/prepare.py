@@ -18,7 +18,7 @@ from experiments.data.errors import DataError
 from experiments.display.progress import Display
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, refusal
-from experiments.processes.child import process_arguments, why_ended
+from experiments.processes.child import start_process, why_ended
 from experiments.processes.environment_variables import ONE_THREAD
 from experiments.record.folder import RunFolder
 from experiments.settings.run import Settings
@@ -36,10 +36,15 @@ def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
     print(f"preparing the corpus {task.name} for the first time", file=sys.stderr)
     started = time.monotonic()
     try:
-        process = subprocess.run(
-            **process_arguments("experiments.cells.prepare", folder.path, os.environ | IN_UTF8 | ONE_THREAD),
+        with start_process(
+            "experiments.cells.prepare", folder.path, os.environ | IN_UTF8 | ONE_THREAD,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, encoding="utf-8",
-        )  # fmt: skip
+        ) as process:  # fmt: skip
+            try:
+                output = process.communicate()[0].strip()
+            except BaseException:
+                process.kill()
+                raise
     finally:
         # a signal or a lack of memory has ended it
         with suppress(OSError):
@@ -47,7 +52,7 @@ def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
     if process.returncode < 0:
         raise Failure(f"preparing the corpus {task.name}: {why_ended(process.returncode, '')}")
     if process.returncode:
-        if not (output := process.stdout.strip()):
+        if not output:
             raise RuntimeError(f"preparing the corpus {task.name} ended with exit code {process.returncode}")
         failure = DataError(output) if process.returncode == ExitCode.MISTAKE else Failure(output)
         failure.exit_code = ExitCode(process.returncode)

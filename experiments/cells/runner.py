@@ -20,7 +20,7 @@ from experiments.cells.outcome import Outcome, earlier_outcome
 from experiments.cells.resources import ResourcePool, Resources
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure
-from experiments.processes.child import process_arguments, why_ended
+from experiments.processes.child import start_process, why_ended
 from experiments.processes.interruption import Interrupted, handled
 from experiments.record.errors import disk_errors_as_failures
 from experiments.record.lock import in_use
@@ -52,17 +52,17 @@ class Process(Protocol):
 
 
 class SpawnedCell:
-    """A cell in a fresh interpreter. The open pipe tells it that its parent is alive."""
+    """A cell in a fresh interpreter. The open pipe tells it that its parent is alive.
+
+    Raises Failure if it cannot be started.
+    """
 
     def __init__(self, assignment: Assignment, output: IO[str]) -> None:
         gpus = {} if assignment.gpus is None else {"CUDA_VISIBLE_DEVICES": assignment.gpus}
-        self._process = subprocess.Popen(
-            **process_arguments("experiments.cells.cell", assignment.to_line(), {**os.environ, **gpus}),
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        )
+        self._process = start_process(
+            "experiments.cells.cell", assignment.to_line(), {**os.environ, **gpus},
+            stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True,
+        )  # fmt: skip
 
     def poll(self) -> int | None:
         """The exit code, negative after a signal; None while it runs."""
@@ -78,7 +78,7 @@ class SpawnedCell:
 
 
 class RunningCell:
-    """A cell whose process has been started. Raises Failure if its folder cannot be used, or if the server refuses."""
+    """A cell whose process has been started. Raises Failure if it cannot be started, or its folder cannot be used."""
 
     def __init__(self, cell: Cell, resources: Resources, at_once: int, server: ForkServer | None) -> None:
         self.settings, self.resources = cell.settings, resources
@@ -93,7 +93,8 @@ class RunningCell:
         # the number of a GPU counts among all that this process sees
         gpus = None if ":" in self.settings.trainer.device else resources.device
         assignment = Assignment(self.folder.path, cores, gpus, at_once, cell.pruner)
-        self.process: Process = server.start(assignment) if server else SpawnedCell(assignment, self._output)
+        forked = server.start(assignment) if server else None
+        self.process: Process = forked or SpawnedCell(assignment, self._output)
 
     def outcome(self) -> Outcome | None:
         """The outcome of the cell; None while it runs."""

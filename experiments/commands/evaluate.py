@@ -14,7 +14,7 @@ from experiments.display.rows import Row, show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake
 from experiments.failures.unread import unread_settings
-from experiments.failures.wording import did_you_mean
+from experiments.failures.wording import as_yaml, did_you_mean
 from experiments.record.folder import RunFolder
 from experiments.results.selection import named_folders, settings_in
 from experiments.settings.finetuning import FinetuningSettings
@@ -128,8 +128,8 @@ def _check_model(name: str, trained: dict[str, Any], requested: dict[str, Any], 
                 reaching = (each for each in typed if (trained.get(each), requested.get(each)) == (value, other))
                 named = next(reaching, f"{group}.{key}")
                 raise Mistake(
-                    f"{named} = {other!r}: {name} was trained with {value!r}",
-                    f"{named}={value} evaluates it as it was trained",
+                    f"{named} = {as_yaml(other)}: {name} was trained with {as_yaml(value)}",
+                    f"{named}={as_yaml(value)} evaluates it as it was trained",
                 )
 
 

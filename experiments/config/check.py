@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from experiments.failures.failure import Mistake
-from experiments.failures.wording import did_you_mean, plural, shortened
+from experiments.failures.wording import as_yaml, did_you_mean, plural, shortened
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.run import Settings
 from experiments.settings.variant import module_of, schema
@@ -99,6 +99,37 @@ def _without_tags(tree: Any, error: Any) -> tuple[int | str, ...]:
     return (*untagged, last) if is_there or error["type"] == "missing" or last == "[key]" else tuple(untagged)
 
 
+def sentences(errors: ValidationError, kind: type[BaseModel], *above: str) -> list[str]:
+    """A sentence for each error of pydantic about settings of this class, which are at the path `above`."""
+    return [
+        sentence(error, (*above, *error["loc"]), {})
+        + (did_you_mean(str(error["loc"][-1]), _keys(kind, error["loc"])) if error["type"] == "extra_forbidden" else "")
+        for error in errors.errors()
+    ]
+
+
+def _keys(kind: type[BaseModel], path: tuple[int | str, ...]) -> set[str]:
+    """The keys that settings of this class may have in the place of the last one of `path`."""
+    kinds = [kind]
+    for part in path[:-1]:
+        inner = [
+            found
+            for each in kinds
+            if part in each.model_fields
+            for found in _within(each.model_fields[part].annotation)
+        ]
+        # an index, the key of a mapping and the tag of a union are no fields
+        kinds = inner or kinds
+    return {name for each in kinds for name in each.model_fields}
+
+
+def _within(annotation: Any) -> list[type[BaseModel]]:
+    """The classes of settings in the type of a field."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for argument in get_args(annotation) for found in _within(argument)]
+
+
 def sentence(
     error: Any, path: tuple[int | str, ...], sources: dict[Any, Any], of_alternatives: Sequence[Any] = ()
 ) -> str:
@@ -119,7 +150,7 @@ def sentence(
         return f"{'.'.join(map(str, path[:-2]))}: the key {path[-2]} must be {_allowed(error)}"
     origin = f"; it is {source}" if (source := _source(sources, path)) else ""
     allowed = _any_of([error, *of_alternatives]) if of_alternatives else _allowed(error)
-    return f"{key} = {shortened(repr(error['input']))}: must be {allowed}{origin}"
+    return f"{key} = {shortened(as_yaml(error['input']))}: must be {allowed}{origin}"
 
 
 def of_option(name: str, errors: ValidationError) -> Mistake:

@@ -17,7 +17,7 @@ from experiments.config.groups import groups, options
 from experiments.config.messages import near_key
 from experiments.config.primary import primary_of
 from experiments.failures.failure import Mistake
-from experiments.failures.wording import did_you_mean
+from experiments.failures.wording import as_yaml, did_you_mean
 from experiments.record.folder import CONFIG, RunFolder
 from experiments.record.plugin_files import check_plugins
 from experiments.settings.finetuning import FinetuningSettings
@@ -32,7 +32,7 @@ def on_this_machine(run: dict[str, Any]) -> dict[str, Any]:
     assert isinstance(ours, dict)
     trainer = run.get("trainer")
     if not isinstance(trainer, dict):
-        raise Mistake(f"trainer = {trainer!r}: must be a group of settings")
+        raise Mistake(f"trainer = {as_yaml(trainer)}: must be a group of settings")
     device = {key: ours["trainer"][key] for key in ("device", "devices", "sharded")}
     return run | {key: ours[key] for key in ("runs", "cache", "logger")} | {"trainer": trainer | device}
 

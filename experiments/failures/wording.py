@@ -44,6 +44,17 @@ def first_line(error: BaseException) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
+def as_yaml(value: object) -> str:
+    """A value as YAML and the command line have it: null, true, 0.5, 'a text', [1, null]."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(as_yaml, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{key}: {as_yaml(each)}' for key, each in value.items())}}}"
+    return (
+        {None: "null", True: "true", False: "false"}[value] if value is None or isinstance(value, bool) else repr(value)
+    )
+
+
 def shortened(text: str) -> str:
     """The text; if it is longer than 200 characters, only both ends."""
     return text if len(text) <= 200 else f"{text[:120]}...{text[-60:]}"

@@ -21,6 +21,8 @@ def from_json(content: bytes | str) -> Any:
     """The value of a JSON text. Raises ValueError, in one line, also for NaN and Infinity, which are not JSON."""
     try:
         return json.loads(content, parse_constant=_refuse)
+    except (json.JSONDecodeError, UnicodeError) as error:
+        raise ValueError(f"not JSON: {error}") from error
     except RecursionError:
         raise ValueError("lists are nested too deeply") from None
 

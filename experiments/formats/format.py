@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.failures.failure import Mistake
-from experiments.failures.wording import did_you_mean
+from experiments.failures.wording import as_yaml, did_you_mean
 from experiments.formats.keys import read, require
 from experiments.formats.names import Names
 from experiments.record.dotted import value_at
@@ -203,7 +203,7 @@ def format_of(model_type: object) -> Format:
     known = formats()
     if not isinstance(model_type, str) or model_type not in known:
         hint = did_you_mean(str(model_type), known)
-        raise Mistake(f"model_type = {model_type!r}: must be one of {', '.join(known)}{hint}")
+        raise Mistake(f"model_type = {as_yaml(model_type)}: must be one of {', '.join(known)}{hint}")
     return known[model_type]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from experiments.failures.failure import Mistake
-from experiments.failures.wording import shortened
+from experiments.failures.wording import as_yaml, shortened
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ def read(config: Mapping[str, Any], key: str, default: Any, least: int = 1) -> A
     # by its exact type, because true is an int for Python
     fits = type(value) in (int, float) if kind is float else type(value) is kind
     if not fits or (kind is int and value < least):
-        raise Mistake(f"{key} = {shortened(repr(value))} of config.json: must be {allowed}")
+        raise Mistake(f"{key} = {shortened(as_yaml(value))} of config.json: must be {allowed}")
     return value
 
 
@@ -43,14 +43,14 @@ def read_choice(config: Mapping[str, Any], key: str, default: str, choices: Mapp
     """What a key's value stands for. Raises Mistake for one that is none of the choices."""
     value = read(config, key, default)
     if value not in choices:
-        raise Mistake(f"{key} = {value!r} of config.json: must be one of {', '.join(choices)}")
+        raise Mistake(f"{key} = {as_yaml(value)} of config.json: must be one of {', '.join(choices)}")
     return choices[value]
 
 
 def require(config: Mapping[str, Any], needed: Mapping[str, Any]) -> None:
     """Raises Mistake that names the keys which our models can't have; a missing key is fine."""
     wrong = [
-        f"{key} = {shortened(repr(config[key]))} of config.json: only {value!r} can be expressed"
+        f"{key} = {shortened(as_yaml(config[key]))} of config.json: only {as_yaml(value)} can be expressed"
         for key, value in needed.items()
         if config.get(key, value) != value
     ]

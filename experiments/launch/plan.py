@@ -11,7 +11,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from pydantic import ValidationError
 
-from experiments.config.check import sentence
+from experiments.config.check import sentences
 from experiments.config.command_line import MULTIRUN_FLAGS, CommandLine, check_overrides
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.composer import Composer
@@ -137,8 +137,7 @@ def _validated(kind: type[G], node: DictConfig, name: str) -> G:
     try:
         return kind.model_validate(OmegaConf.to_container(node, resolve=True))
     except ValidationError as errors:
-        sentences = [sentence(error, ("hydra", name, *error["loc"]), {}) for error in errors.errors()]
-        raise Mistake("\n".join(sentences)) from errors
+        raise Mistake("\n".join(sentences(errors, kind, "hydra", name))) from errors
 
 
 def _ends(space: Space, primary: Primary) -> Iterator[Combination]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from typing_extensions import Self
 
-from experiments.processes.child import process_arguments, whole_output, why_ended
+from experiments.processes.child import start_process, whole_output, why_ended
 
 END_SECONDS = 20  # until a process that does not end is killed
 
@@ -26,17 +26,13 @@ class AnswererEnded(RuntimeError):
 class Answerer:
     """A module of the project as a process that answers questions. It ends with its block.
 
-    Raises AnswererEnded for a question or an answer after its end.
+    Raises Failure if it cannot be started, and AnswererEnded for a question or an answer after its end.
     """
 
     def __init__(self, module: str, environment: Mapping[str, str] = os.environ) -> None:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
-        self.process = subprocess.Popen(
-            **process_arguments(module, "", environment),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._output,
-            text=True,
+        self.process = start_process(
+            module, "", environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._output, text=True
         )
 
     def __enter__(self) -> Self:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from experiments.failures.failure import Failure
 from experiments.files.project import ROOT
 from experiments.settings import plugins
 
@@ -42,6 +44,19 @@ def process_arguments(module: str, argument: Path | str, environment: Mapping[st
     # as literals: a folder's name may hold any character
     program = BOOTSTRAP.format(places=search_path(), plugins=plugins.arguments())
     return {"args": [sys.executable, "-c", program, module, str(argument)], "env": dict(environment)}
+
+
+def start_process(
+    module: str, argument: Path | str, environment: Mapping[str, str] = os.environ, **options: Any
+) -> subprocess.Popen[Any]:
+    """Start such a process. options: other arguments of subprocess.Popen.
+
+    Raises Failure if it cannot be started, as where a user may have no further process.
+    """
+    try:
+        return subprocess.Popen(**process_arguments(module, argument, environment), **options)
+    except OSError as error:
+        raise Failure(f"no process could be started: {error.strerror or error}") from error
 
 
 def end_with_parent(number: int) -> None:

@@ -6,19 +6,21 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
+from experiments.failures.wording import as_yaml
+
 
 def _device(value: Any) -> Any:
     kind, colon, number = str(value).partition(":")
     if value not in ("auto", "cpu", "cuda") and not (kind == "cuda" and colon and number.isdecimal()):
         why = "; losses are summed in float64, which Apple's GPUs don't have" if kind == "mps" else ""
         known = "auto, cpu, cuda, and cuda:0, cuda:1, ... for one GPU of several"
-        raise ValueError(f"{value!r} must be one of {known}{why}")
+        raise ValueError(f"{as_yaml(value)} must be one of {known}{why}")
     return value
 
 
 def _devices(value: Any) -> Any:
     if value != "auto" and (type(value) is not int or value < 1):
-        raise ValueError(f"{value!r} must be auto, or a whole number from 1 on")
+        raise ValueError(f"{as_yaml(value)} must be auto, or a whole number from 1 on")
     return value
 
 

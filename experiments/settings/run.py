@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from attention.kernels import kernel_modules
+from experiments.failures.wording import as_yaml
 from experiments.settings.data import DataSettings
 from experiments.settings.devices import largest_part
 from experiments.settings.group import LARGEST_SIZE, Depth, Folder, Group, Number, Rate, Seed, Size
@@ -160,7 +161,6 @@ class Settings(Group):
             for key, value in (values if isinstance(values, dict) else vars(values)).items():
                 decides = DECIDED.get(key, key)
                 if decides in above and value != above[decides]:
-                    raise ValueError(
-                        f"{group}.{key} = {value!r}: must be {decides} = {above[decides]!r}; set {decides}"
-                    )
+                    decided = f"{decides} = {as_yaml(above[decides])}; set {decides}"
+                    raise ValueError(f"{group}.{key} = {as_yaml(value)}: must be {decided}")
         return self

@@ -84,14 +84,7 @@ def set_up(
     del checkpoint
     align(run)
     folder.go_on()
-    facts = describe(torch_facts(run), settings.seed, run.backend)
-    before = folder.environment()
-    if before is not None and (line := since_last_start(before, facts)):
-        run.say(line)
-    folder.write_environment(
-        facts
-        | {"waited_for_cores": neighbours.waited_share(), "code": code_digests(settings.model_dump(), run.backend)}
-    )
+    record_environment(run)
     say_how_busy(run)
     for remark in (dataset.remark, task.remark(), why_slower(settings, device)):
         if remark:
@@ -161,6 +154,16 @@ def align(run: Run) -> None:
     how = (run.learner.micro_batch, run.backend, run.progress.compiled)
     with run.world.together("align", *how):
         run.world.spread([*tensors(run.learner).values()])
+
+
+def record_environment(run: Run) -> None:
+    """Write the conditions of the run, and say which of them have changed since its last start."""
+    facts = describe(torch_facts(run), run.settings.seed, run.backend)
+    before = run.folder.environment()
+    if before is not None and (line := since_last_start(before, facts)):
+        run.say(line)
+    waited, code = run.neighbours.waited_share(), code_digests(run.settings.model_dump(), run.backend)
+    run.folder.write_environment(facts | {"waited_for_cores": waited, "code": code})
 
 
 def say_how_busy(run: Run) -> None:

@@ -21,6 +21,7 @@ from experiments.cells.resources import ResourcePool
 from experiments.cells.runner import run_cell, run_cells
 from experiments.config.compose import compose
 from experiments.measure.cores import usable
+from experiments.processes import child
 from experiments.search.study import MedianPruner
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
@@ -107,29 +108,48 @@ def test_a_forked_cell_sees_the_gpus_of_its_assignment_only(tmp_path, monkeypatc
     assert (tmp_path / "output.txt").read_text() == "6,GPU-aaaa\n0,1\n"
 
 
-# stand-ins for a server: one breaks at its first assignment, the other refuses to fork
+# stand-ins for a server: one breaks at its first assignment, another refuses to fork, and the last ends after an answer
 BREAKS = """\
 print('{"refusal": null}', flush=True)
 input()
 raise AssertionError("an imported library has started 2 threads")
 """
 REFUSES = """print('{"refusal": "an imported library has begun to use CUDA"}')"""
+ANSWERS = """\
+import json
+print('{"refusal": null}', flush=True)
+print(json.dumps({"folder": json.loads(input())["folder"], "code": 7}))
+"""
 
 
-def test_the_cells_of_a_broken_server_and_of_one_that_refuses_say_why(cell, monkeypatch):
-    programs = iter([BREAKS, REFUSES, REFUSES])
+@pytest.fixture
+def programs(monkeypatch):
+    """The programs that are started from now on, each in place of a module."""
+    programs = []
     monkeypatch.setattr(
-        fork_server,
-        "process_arguments",
-        lambda module, argument, environment: {"args": [sys.executable, "-c", next(programs)]},
+        child, "process_arguments", lambda module, *_: {"args": [sys.executable, "-c", programs.pop(0), module]}
     )
+    return programs
+
+
+def test_the_cell_of_a_broken_server_says_why_and_after_a_refusal_cells_have_interpreters_of_their_own(cell, programs):
+    programs += [BREAKS, REFUSES, *2 * ["import sys; sys.exit(f'{sys.argv[1]} has run')"]]
     with ForkServer() as server:
         outcomes = run_cells([cell(f"seed={seed}") for seed in range(3)], ResourcePool(1), server)
+        assert server.refusal == "an imported library has begun to use CUDA"
     assert [outcome.reason for outcome in outcomes] == [
         "AssertionError: an imported library has started 2 threads",
-        "no process could be forked, because an imported library has begun to use CUDA",
-        "no process could be forked, because an imported library has begun to use CUDA",
+        "experiments.cells.cell has run",
+        "experiments.cells.cell has run",
     ]
+
+
+def test_the_last_answer_of_a_server_that_has_ended_counts(programs, tmp_path):
+    programs.append(ANSWERS)
+    with ForkServer() as server:
+        cell = server.start(Assignment(tmp_path))
+        server._process.wait()
+        assert cell.poll() == 7
 
 
 @pytest.fixture

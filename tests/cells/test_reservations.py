@@ -10,11 +10,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.cells import runner
 from experiments.cells.resources import Resources, pool_for, reserved_pool
 from experiments.cells.runner import run_cell, run_cells
 from experiments.failures.failure import Failure
 from experiments.measure import devices, hardware
+from experiments.processes import child
 
 PINNED = hasattr(os, "sched_setaffinity")
 
@@ -76,7 +76,7 @@ def test_sweeps_share_a_gpu_if_all_of_them_allow_it(cell, job):
 
 def test_a_sweep_says_that_it_waits_for_the_gpus_of_another(cell, job, monkeypatch):
     process = {"args": [sys.executable, "-c", "import sys; sys.exit('it ran')"], "env": None}
-    monkeypatch.setattr(runner, "process_arguments", lambda *_: process)
+    monkeypatch.setattr(child, "process_arguments", lambda *_: process)
     other, seen = job(), []
     held = [other.acquire(cell("trainer.devices=2"))]
 
@@ -125,7 +125,7 @@ def test_a_place_for_reservations_that_cannot_be_used_is_named(cell, job, tmp_pa
 
 def test_a_job_waits_until_its_cores_are_free(cell, job, monkeypatch):
     process = {"args": [sys.executable, "-c", "import sys; sys.exit('it ran')"], "env": None}
-    monkeypatch.setattr(runner, "process_arguments", lambda *_: process)
+    monkeypatch.setattr(child, "process_arguments", lambda *_: process)
     other, ends = job(), []
     held = other.acquire(cell("seed=1", "trainer.threads=4"))
     waiting = threading.Timer(0.7, lambda: (ends.append("released"), other.release(held)))

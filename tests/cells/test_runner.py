@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from experiments.cells import runner
 from experiments.cells.cell import folder_of
 from experiments.cells.resources import ResourcePool
 from experiments.cells.runner import run_cells
+from experiments.processes import child
 
 
 def test_a_cell_whose_output_file_cannot_be_opened_ends_no_other(cell, monkeypatch):
@@ -15,7 +15,14 @@ def test_a_cell_whose_output_file_cannot_be_opened_ends_no_other(cell, monkeypat
     output = folder_of(blocked).path / "output.txt"
     output.mkdir(parents=True)
     ends = {"args": [sys.executable, "-c", "raise SystemExit('it has run')"]}
-    monkeypatch.setattr(runner, "process_arguments", lambda *_: ends)
+    monkeypatch.setattr(child, "process_arguments", lambda *_: ends)
     reasons = [outcome.reason for outcome in run_cells([blocked, other], ResourcePool(1))]
     why = f"{output}: a folder stands where a file should be; remove it, or set runs= (or --runs) to another folder"
     assert reasons == [why, "it has run"]
+
+
+def test_a_cell_for_which_the_system_has_no_process_ends_no_other(cell, monkeypatch):
+    programs = iter([["/nowhere/python"], [sys.executable, "-c", "raise SystemExit('it has run')"]])
+    monkeypatch.setattr(child, "process_arguments", lambda *_: {"args": next(programs)})
+    reasons = [outcome.reason for outcome in run_cells([cell(), cell("seed=1")], ResourcePool(1))]
+    assert reasons == ["no process could be started: No such file or directory", "it has run"]

@@ -27,6 +27,7 @@ def test_a_finished_run_is_returned_at_once_and_scored_on_other_text(attn, tiny,
     again = attn("train", "heads=2", *tiny)
     assert (first.returncode, again.returncode) == (0, 0)
     assert again.stdout == first.stdout
+    assert ["finished before; nothing is left to train" in done.stderr for done in (first, again)] == [False, True]
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.safetensors")}
 
     def score(*words: str) -> dict:

@@ -233,7 +233,7 @@ def test_no_configuration_can_import_anything(path):
         (["+heds=24"], ["+heds=24", "did you mean heads?"]),
         (["++heads=24"], ["do not add", "write heads=24"]),
         (["+experiment=nano_table"], ["write experiment=nano_table"]),
-        (["trainer.compile=null"], ["trainer.compile = None: must be auto, true or false"]),
+        (["trainer.compile=null"], ["trainer.compile = null: must be auto, true or false"]),
         (["trainer.compile=ture"], ["trainer.compile = 'ture': must be auto, true or false (did you mean true?)"]),
         (["HEADS=2"], ["'HEADS'", "did you mean heads?"]),
         (["variant=MULTI_HEAD"], ["did you mean multi_head?"]),

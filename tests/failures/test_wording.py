@@ -1,8 +1,9 @@
 from __future__ import annotations
 
 import pytest
+from omegaconf import OmegaConf
 
-from experiments.failures.wording import did_you_mean
+from experiments.failures.wording import as_yaml, did_you_mean
 
 
 @pytest.mark.parametrize(
@@ -18,3 +19,8 @@ from experiments.failures.wording import did_you_mean
 )
 def test_the_known_word_is_shown_as_it_is_written_with_escapes_if_it_looks_the_same(word, known, hint):
     assert did_you_mean(word, [known]) == hint
+
+
+@pytest.mark.parametrize("text", ["null", "true", "3", "0.5", "'a text'", "[1, [false]]", "{a: null, b: [1e-06]}"])
+def test_a_value_is_shown_as_a_file_or_the_command_line_has_it(text):
+    assert as_yaml(OmegaConf.to_container(OmegaConf.create(f"x: {text}"))["x"]) == text

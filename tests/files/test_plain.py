@@ -50,6 +50,12 @@ def test_hostile_json_is_refused_in_one_line(text):
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"{}{}", b"\xff"])
+def test_what_is_no_json_is_refused_as_such(content):
+    with pytest.raises(ValueError, match=r"^not JSON: "):
+        from_json(content)
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_value_or_a_value_error(content):
     for read in (from_json, from_yaml, parse_config, lambda content: unsealed(from_json(content))):

@@ -132,7 +132,7 @@ def test_there_and_back_is_the_same_model(more):
     [
         ({"hidden_act": "silu"}, "hidden_act = 'silu'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
-        ({"is_decoder": True}, "is_decoder = True"),
+        ({"is_decoder": True}, "is_decoder = true"),
         ({"intermediate_size": None}, "config.json lacks intermediate_size"),
     ],
 )

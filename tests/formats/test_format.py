@@ -78,7 +78,7 @@ def test_an_output_embedding_of_its_own_is_refused_where_the_two_are_tied(family
 
 def test_true_is_no_number_and_a_whole_number_is_one():
     format, config = format_of("modernbert"), CONFIGS["modernbert"]
-    with pytest.raises(Mistake, match="num_hidden_layers = True of config"):
+    with pytest.raises(Mistake, match="num_hidden_layers = true of config"):
         format.overrides(config | {"num_hidden_layers": True})
     new = {"global_rope_theta": 10000, "rope_parameters": {"full_attention": {"rope_theta": 2.5}}}
     words = format.overrides(config | new)

@@ -166,7 +166,7 @@ def test_what_is_neither_here_nor_there_says_where_it_was_looked_for(tmp_path, m
         ("t5", {"decoder_start_token_id": 1}, r"decoder_start_token_id = 1 of .*begins with <pad>, which is 0"),
         (
             "modernbert", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
-            r"rope_scaling = .*'linear'.* of config\.json: only None can be expressed",
+            r"rope_scaling = .*'linear'.* of config\.json: only null can be expressed",
         ),
         ("modernbert", {"num_attention_heads": 8}, r"hidden_size / num_attention_heads = 3 of config\.json: .* even"),
     ],

@@ -27,6 +27,7 @@ from experiments.config.messages import OF_HYDRA
 from experiments.failures.failure import Mistake
 from experiments.launch.output import SweepProgress, print_cells
 from experiments.measure.cores import usable
+from experiments.processes import child
 from experiments.record.folder import RunFolder
 from tests.launch.sweeps import check_reserved
 
@@ -169,7 +170,7 @@ def test_a_cell_sees_its_own_gpu_or_all_where_it_names_one_by_its_number(tiny, t
         return {"args": [sys.executable, "-c", ""], "env": dict(environment)}
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(runner, "process_arguments", arguments)
+    monkeypatch.setattr(child, "process_arguments", arguments)
     for module in ("experiments.cells.resources", "experiments.measure.devices"):
         monkeypatch.setattr(f"{module}.on_gpu", lambda settings: True)
     monkeypatch.setattr("experiments.measure.hardware.visible_gpus", lambda: ["4", "6"])
@@ -182,7 +183,7 @@ def test_a_cell_sees_its_own_gpu_or_all_where_it_names_one_by_its_number(tiny, t
 def test_the_reason_is_the_mistake_and_not_its_hint(tiny, tmp_path, monkeypatch):
     said = "there is no such library\n  pip install it"
     process = {"args": [sys.executable, "-c", f"import sys; sys.exit({said!r})"], "env": None}
-    monkeypatch.setattr(runner, "process_arguments", lambda *_: process)
+    monkeypatch.setattr(child, "process_arguments", lambda *_: process)
     outcome = runner.run_cell(compose([*tiny, f"runs={tmp_path / 'runs'}"]))
     assert not outcome.done and outcome.reason == "there is no such library"
 
@@ -191,7 +192,7 @@ def test_the_reason_is_of_this_attempt_and_not_of_one_before(tiny, tmp_path, mon
     reasons = []
     for code in ("import sys; sys.exit('the first')", "import os; os._exit(9)"):
         process = {"args": [sys.executable, "-c", code], "env": None}
-        monkeypatch.setattr(runner, "process_arguments", lambda *_, process=process: process)
+        monkeypatch.setattr(child, "process_arguments", lambda *_, process=process: process)
         reasons.append(runner.run_cell(compose([*tiny, f"runs={tmp_path / 'runs'}"])).reason)
     assert reasons == ["the first", "ended with code 9"]
 

@@ -363,6 +363,10 @@ def test_a_wrong_yaml_is_refused_by_name():
     assert "margin" in broken(margin={"value": 0.1})
     assert "there is no scheme 'rotory'" in broken(budgets__nano__positions={"rotory": ""})
     assert "seeds" in broken(budgets__nano__seeds=0)
+    # a key of the table, of a budget and of a claim
+    assert "there is no setting 'tittle' (did you mean title?)" in broken(tittle="x")
+    assert "there is no setting 'budgets.nano.margn' (did you mean margin?)" in broken(budgets__nano__margn={})
+    assert "there is no setting 'claims.C10.part' (did you mean parts?)" in broken(claims__C10__part=[])
     assert "rowss" in broken(rowss={})
     assert "not a comparison" in broken(claims__C10__parts=["pre_none6"])
     assert "Value error" not in broken(baseline="post_warm5") + broken(budgets__nano__margin=None)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from experiments.config.check import sentence
+from experiments.config.check import sentences
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.settings.conf_files import CONF, conf_folders, read_conf, shown
@@ -61,8 +61,7 @@ def checked(tree: object, kind: type[G], where: str) -> G:
     try:
         return kind.model_validate(tree)
     except ValidationError as errors:
-        lines = (sentence(error, error["loc"], {}) for error in errors.errors())
-        raise Mistake("\n".join(f"{where}: {line}" for line in lines)) from errors
+        raise Mistake("\n".join(f"{where}: {line}" for line in sentences(errors, kind))) from errors
 
 
 def check_name(name: str) -> None:

@@ -23,7 +23,7 @@ from experiments.config.check import from_tree
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake
 from experiments.measure.devices import check_division, device_count, on_gpu
-from experiments.processes.child import end_with_parent, process_arguments, whole_output, why_ended
+from experiments.processes.child import end_with_parent, start_process, whole_output, why_ended
 from experiments.record.folder import RunFolder
 from experiments.settings.run import Settings
 
@@ -155,12 +155,13 @@ class Followers:
     def _start(self, rank: int) -> None:
         place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self._count, "MASTER_PORT": self._port}
         environment = {**os.environ, **{name: str(value) for name, value in place.items()}}
-        arguments = process_arguments("experiments.training.distributed.start", self._folder.path, environment)
         self._errors.append(errors := tempfile.TemporaryFile())  # noqa: SIM115
         # in a session of its own, because Ctrl-C is for the first process, which tells the others
-        self._processes.append(
-            subprocess.Popen(**arguments, stdin=subprocess.PIPE, stdout=errors, stderr=errors, start_new_session=True)
-        )
+        process = start_process(
+            "experiments.training.distributed.start", self._folder.path, environment,
+            stdin=subprocess.PIPE, stdout=errors, stderr=errors, start_new_session=True,
+        )  # fmt: skip
+        self._processes.append(process)
 
     def _close(self, seconds: float) -> None:
         """Wait so long until the processes have ended by themselves, and kill those that have not."""

@@ -15,9 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from experiments.failures.failure import Failure
 from experiments.measure import devices
+from experiments.processes import child
 from experiments.record.folder import RunFolder
-from experiments.training.distributed import start
 from experiments.training.distributed.start import Followers, TorchrunProcess, torchrun_process
 from tests.launch.sweeps import instead
 
@@ -92,7 +93,7 @@ def test_torchrun_tells_a_process_its_place_and_starts_no_sweep(attn, tiny, monk
 
 def test_threads_that_ask_at_once_why_a_follower_has_ended_are_told_the_same(tmp_path, monkeypatch):
     ends = {"args": [sys.executable, "-c", "raise SystemExit('a reason')"]}
-    monkeypatch.setattr(start, "process_arguments", lambda *_: ends)
+    monkeypatch.setattr(child, "process_arguments", lambda *_: ends)
     with Followers(RunFolder(tmp_path), 2, 0) as followers, ThreadPoolExecutor(4) as threads:
         assert followers.ended(60.0) == "process 1: a reason"
         assert {*threads.map(followers.ended, [0.0] * 1000)} == {"process 1: a reason"}
@@ -101,9 +102,12 @@ def test_threads_that_ask_at_once_why_a_follower_has_ended_are_told_the_same(tmp
 def test_a_follower_that_cannot_be_started_leaves_no_other_behind(tmp_path, monkeypatch):
     waits, missing = [sys.executable, "-c", "input()"], [tmp_path / "missing"]
     commands = iter([{"args": waits}, {"args": missing}])
-    monkeypatch.setattr(start, "process_arguments", lambda *_: next(commands))
+    monkeypatch.setattr(child, "process_arguments", lambda *_: next(commands))
     before = psutil.Process().children()
-    with pytest.raises(FileNotFoundError), Followers(RunFolder(tmp_path), 3, 0):
+    with (
+        pytest.raises(Failure, match="no process could be started: No such file"),
+        Followers(RunFolder(tmp_path), 3, 0),
+    ):
         pass
     assert psutil.Process().children() == before
 
