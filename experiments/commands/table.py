@@ -180,7 +180,7 @@ def _report(
     from experiments.tables.seed_plan import evidence_of, plan_of, plans
 
     every = plans(request, source, outcomes)
-    others = begun_seeds(source, outcomes)
+    others = begun_seeds(source, outcomes, max([*request.seeds, *(seed for each in every for seed in each.plan.seeds)]))
     if request.names_seeds:
         others = [] if plan_of(request.seeds, every) else [seed for seed in others if seed < request.seeds[0]]
     seeds = sorted({*request.seeds, *others})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from experiments.record.dotted import value_at
@@ -13,7 +13,7 @@ from experiments.results.configurations import Configuration
 from experiments.statistics.comparison import Compared, MarkKind, Word, claim_p_value, claim_word
 from experiments.statistics.evidence import ALPHA, Anytime, finite_half_width, mean_and_deviation, standard_error
 from experiments.statistics.holm import holm_levels
-from experiments.statistics.plateau import marks, mean_late_gain, stuck
+from experiments.statistics.plateau import late_marks, mean_late_gain, stuck, stuck_marks
 
 MARGIN = 0.01  # nats: a difference that would matter
 DEFAULT = "multi_head"  # variant of the first baseline, if there is one
@@ -78,7 +78,9 @@ def differences(baseline: int, known: Mapping[int, Measured]) -> dict[int, Any]:
     described = {number: _described(comparison, words[number]) for number, comparison in compared.items()}
     next_level = ALPHA / max(1, sum(level == 0 for level in levels.values()))
     for number in sorted(described, key=lambda number: described[number]["mean"])[:HINTS]:
-        if words[number] == "not resolved" and (needed := compared[number].seeds_needed(next_level)):
+        if words[number] != "not resolved" or compared[number].later:
+            continue
+        if needed := compared[number].seeds_needed(next_level):
             described[number]["why"] = f"about {needed} seeds in all would resolve it at this mean and spread"
     return described
 
@@ -100,11 +102,11 @@ def _measured(configuration: Configuration, results: Sequence[Fields]) -> Measur
 def _compared(one: Measured, baseline: Measured) -> Compared:
     shared = sorted(one.losses.keys() & baseline.losses.keys())
     paired = {seed: one.losses[seed] - baseline.losses[seed] for seed in shared}
-    unmarked = Compared("", ">", paired, -1, MARGIN, (one.name, baseline.name))
+    compared = Compared("", ">", paired, -1, MARGIN, (one.name, baseline.name))
     both = (one, baseline)
-    reasons = {each.name: each.stuck for each in both}
+    reasons = stuck_marks(compared.rows, {each.name: each.stuck for each in both})
     gains = {each.name: each.late_gain for each in both if each.late_gain is not None}
-    return replace(unmarked, marks=marks(unmarked, reasons, gains))
+    return compared.decided_by(reasons, lambda outcome: late_marks(compared, outcome, gains))
 
 
 def _word(compared: Compared, level: float) -> Word:
@@ -115,5 +117,5 @@ def _described(compared: Compared, word: Word) -> dict[str, Any]:
     alone = claim_word([compared], ALPHA) if word == "not resolved" else word
     shown = WORDS.get(alone, alone) + (" alone" if alone != word else "")
     values = compared.values
-    why = "; ".join(map(str, compared.marks))
+    why = "; ".join(map(str, [*compared.marks, *compared.later]))
     return {**summary(values), "n": len(values), "word": shown, "why": why, "seeds": values[:SEEDS]}

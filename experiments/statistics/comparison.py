@@ -81,6 +81,31 @@ class Compared:
         """The 95% interval of the mean; None if it is infinite."""
         return interval(self.evidence, self.values)
 
+    def distance(self, outcome: ClaimOutcome) -> float:
+        """How far the mean is from the nearest difference with which it would not have the outcome."""
+        mean = self.mean or 0.0
+        if self.relation == ">" and outcome != "no difference":
+            return abs(mean)
+        if self.relation == ">~":
+            return abs(self.sense * mean + self.margin)
+        return abs(abs(mean) - self.margin)
+
+    def decided_by(self, stuck: Sequence[Mark], undoing: Callable[[ClaimOutcome], list[Mark]]) -> Compared:
+        """This comparison with the marks of its rows.
+
+        Args:
+            stuck: the marks of rows that may not decide it at all.
+            undoing: the marks of rows that may not decide it with an outcome, because they could still undo it.
+        """
+        undone = {outcome: undoing(outcome) for outcome in self.shown()}
+        of_first = next(iter(undone.values()), []) if all(undone.values()) else []
+        return replace(
+            self,
+            marks=[*stuck, *of_first],
+            barred=[outcome for outcome, marks in undone.items() if marks],
+            later=undoing(self.outlook) if self.outlook and not undone else [],
+        )
+
     def p_values(self) -> dict[ClaimOutcome, float]:
         """For each outcome, the p-value of the null hypothesis that it is false.
 
@@ -267,14 +292,15 @@ def _fewest(first: int, is_enough: Callable[[int], bool]) -> int | None:
 
 def _claim_p_value(p_values: Sequence[dict[ClaimOutcome, float]]) -> float:
     to_hold = max(of_one["holds"] for of_one in p_values)
-    return min(to_hold, *(len(p_values) * p for of_one in p_values for p in _contradictions(of_one)), 1.0)
+    count = len(p_values)
+    return min(to_hold, *(count * p for of_one in p_values for p in _contradictions(of_one, count)), 1.0)
 
 
-def _contradictions(p_values: dict[ClaimOutcome, float]) -> Iterator[float]:
-    """The p-values of the outcomes that contradict the claim.
+def _contradictions(p_values: dict[ClaimOutcome, float], count: int) -> Iterator[float]:
+    """The p-values of the outcomes that contradict a claim of so many comparisons.
 
-    A comparison contradicts nothing if its difference shows at a smaller level that it holds.
+    A small difference contradicts nothing if it shows that its comparison holds.
     """
     yield p_values["reversed"]
-    if p_values.get("no difference", 1.0) < p_values["holds"]:
-        yield p_values["no difference"]
+    if p_values["holds"] > ALPHA / count:
+        yield p_values.get("no difference", 1.0)

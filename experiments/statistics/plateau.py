@@ -1,5 +1,5 @@
 """Marks of runs that may not decide a claim, because they have learned too little for their loss to depend on
-attention.
+attention, or still learn.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from experiments.statistics.comparison import Compared, Mark, MarkKind
+from experiments.statistics.comparison import ClaimOutcome, Compared, Mark, MarkKind
 
 PLATEAU = 0.5  # nats that a run has to end below the loss of a unigram model
 
@@ -49,24 +49,24 @@ def unknown_gain(results: Sequence[Mapping[str, Any]]) -> str:
     return f"was not evaluated before the last tenth of its steps with {_seeds(count, len(results))}" if count else ""
 
 
-def marks(
-    compared: Compared, stuck: Mapping[str, Mapping[MarkKind, str]], late_gains: Mapping[str, float]
-) -> list[Mark]:
-    """Reasons why rows may not decide a comparison: they are stuck, or they still learn more than the difference.
+def stuck_marks(rows: Sequence[str], stuck: Mapping[str, Mapping[MarkKind, str]]) -> list[Mark]:
+    """Reasons why some of these rows may not decide any comparison. stuck: by row, as `stuck` says it."""
+    return [Mark(row, kind, why) for row in rows for kind, why in stuck.get(row, {}).items()]
 
-    stuck: by row, as `stuck` says it. The difference is the mean if it decides which side is better, and otherwise at
-    least the margin.
+
+def late_marks(compared: Compared, outcome: ClaimOutcome, late_gains: Mapping[str, float]) -> list[Mark]:
+    """The reason why rows that still learn may not decide a comparison with an outcome: as large a change of the mean
+    could undo it. Empty if there is none.
     """
-    reasons = [Mark(row, kind, why) for row in compared.rows for kind, why in stuck.get(row, {}).items()]
-    has_sign = compared.relation == ">" and compared.word() in ("holds", "reversed")
-    decided = max(abs(compared.mean or 0.0), 0.0 if has_sign else compared.margin)
-    unfinished = {row: gain for row in compared.rows if (gain := late_gains.get(row, 0.0)) >= decided}
-    if unfinished:
-        row = max(unfinished, key=lambda row: unfinished[row])
-        late = f"still gained {unfinished[row]:.2g} at the end of its training"
-        why = f"{late}, no less than the difference to be decided ({decided:.2g})"
-        reasons.append(Mark(row, "late gain", why))
-    return reasons
+    distance = compared.distance(outcome)
+    unfinished = {row: gain for row in compared.rows if (gain := late_gains.get(row, 0.0)) >= distance}
+    if not unfinished:
+        return []
+    row = max(unfinished, key=lambda row: unfinished[row])
+    is_of_zero = compared.relation == ">" and outcome != "no difference"
+    decides = "the difference" if is_of_zero else "the distance of the difference from the margin"
+    why = f"still gained {unfinished[row]:.2g} at the end of its training, no less than {decides} ({distance:.2g})"
+    return [Mark(row, "late gain", why)]
 
 
 def _seeds(count: int, of: int) -> str:

@@ -149,6 +149,11 @@ def notes_of_cells(request: Request, outcomes: CellOutcomes, step_times: StepTim
     for place, condition in SHARED_CONDITIONS.items():
         if len(distinct(outcome.result[place] for outcome in outcomes.values())) > 1:
             yield f"The cells differ in their {condition}, so their measurements are not comparable."
+    machines: dict[int, set[str]] = {}
+    for (_, seed), outcome in outcomes.items():
+        machines.setdefault(seed, set()).update(filter(None, [outcome.result["device"]]))
+    if mixed := [seed for seed, names in machines.items() if len(names) > 1]:
+        yield f"Rows of {seeds_text(mixed)} were trained on different machines, whose rounding differs."
     for line in unlike([outcome.result | {"run": f"{row}-s{seed}"} for (row, seed), outcome in outcomes.items()]):
         yield f"{line}."
 

@@ -8,16 +8,18 @@ from itertools import count
 from experiments.failures.wording import plural
 from experiments.tables.sources.source import Outcomes, Source
 
-BLOCK = 16  # seeds in a block; the search ends at the first block without a cell that has begun
+BLOCK = 16  # seeds in a block; the search ends with a block in which no cell has begun
 
 
-def begun_seeds(source: Source, outcomes: Outcomes) -> list[int]:
-    """The seeds for which a cell has begun, in order."""
+def begun_seeds(source: Source, outcomes: Outcomes, least: int = 0) -> list[int]:
+    """The seeds for which a cell has begun, in order: all before the seed `least`, and those after it up to BLOCK
+    seeds in a row for which none has.
+    """
     seeds: list[int] = []
     for first in count(0, BLOCK):
         block = source.cells(range(first, first + BLOCK))
         begun = sorted({cell.seed for cell in block if outcomes[cell].state != "missing"})
-        if not begun:
+        if not begun and first >= least:
             return seeds
         seeds += begun
     raise AssertionError("the search for seeds never ends")

@@ -17,13 +17,14 @@ from experiments.cells.resources import Workers
 from experiments.failures.failure import Failure, Mistake
 from experiments.failures.wording import joined, plural
 from experiments.record.dotted import value_at
+from experiments.statistics.evidence import MOST_SEEDS
 from experiments.tables.definition.request import Request, RowUnderScheme
 from experiments.tables.definition.table import Direction, Tuning
 from experiments.tables.seeds import seeds_text
 from experiments.tables.sources.choose import source_of
 
 STEP = math.sqrt(2)
-SEEDS = range(100, 102)  # of the trials, unless the user names others; no table has them
+SEEDS = range(MOST_SEEDS, MOST_SEEDS + 2)  # of the trials, unless the user names others; no table needs them
 FARTHEST = 8  # steps from the rate that the table has now: a factor of 16
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,7 @@ from experiments.tables.sources.source import TO_MAKE, Outcomes, Source, TableCe
 from experiments.tables.verdict import UNDECIDED
 
 FIRST_SEEDS = 4  # of every row, before spreads can be estimated
-MAX_FAILURES = 3  # a row with this many failed cells gets no more
+MAX_FAILURES = 3  # a row with this many failed cells gets no more, nor does a cell that so often remained to be made
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,12 @@ def until_resolved(
     Raises Interrupted; the same command continues from there.
     """
     began = time.monotonic()
+    attempts: Counter[TableCell] = Counter()
     while True:
         outcomes = Outcomes(source)
         report = reported(outcomes)
-        step = next_step(request, source, outcomes, report)
+        given_up = {cell for cell, count in attempts.items() if count >= MAX_FAILURES}
+        step = next_step(request, source, outcomes, report, given_up)
         used = (time.monotonic() - began) / 3600
         if step is None or used >= hours:
             reason = "nothing is left to decide" if step is None else f"{hours:g} h are used"
@@ -71,24 +73,36 @@ def until_resolved(
             return report
         console.print(f"{used:.2f} of {hours:g} h; {_open_claims(report)}; {step.why}", markup=False, highlight=False)
         source.make(step.cells, request.group, console, workers)
+        # a cell whose process is killed, or that another process trains, remains to be made
+        attempts.update(step.cells)
 
 
-def next_step(request: Request, source: Source, outcomes: Outcomes, report: Report) -> NextCells | None:
+def next_step(
+    request: Request, source: Source, outcomes: Outcomes, report: Report, given_up: Collection[TableCell] = ()
+) -> NextCells | None:
     """The cells that decide most for their time; None if nothing is open.
 
     First every row gets FIRST_SEEDS. Then the next seed goes to the open comparison that needs the least further time.
+
+    given_up: cells that are not tried again.
     """
-    first = [cell for cell in source.cells(range(FIRST_SEEDS)) if outcomes[cell].state in TO_MAKE]
+
+    def to_make(seeds: Sequence[int]) -> list[TableCell]:
+        return [cell for cell in source.cells(seeds) if cell not in given_up and outcomes[cell].state in TO_MAKE]
+
+    first = to_make(range(FIRST_SEEDS))
     if first:
         seed = first[0].seed
         return NextCells([cell for cell in first if cell.seed == seed], f"seed {seed} of every row")
     cells = source.cells(sorted({*range(FIRST_SEEDS), *begun_seeds(source, outcomes)}))
     seconds = _seconds(cells, outcomes)
-    failures = Counter(cell.row for cell in cells if outcomes[cell].state in ("failed", "refused"))
+    failed = [cell for cell in cells if outcomes[cell].state in ("failed", "refused")]
+    failed += [cell for cell in given_up if outcomes[cell].state in TO_MAKE]
+    failures = Counter(cell.row for cell in failed)
     failing = {row for row, count in failures.items() if count >= MAX_FAILURES}
     candidates = [candidate for candidate in _open(request, report) if not failing & set(candidate.rows)]
     for chosen in sorted(candidates, key=lambda candidate: candidate.cost(seconds)):
-        if cells := _next_seed(source, outcomes, chosen.rows):
+        if cells := _next_seed(to_make, chosen.rows):
             needed = f"{chosen.seeds} seeds" if chosen.seeds else f"over {MOST_SEEDS:,} seeds"
             have = len(chosen.comparison.values)
             why = f"{chosen.claim}: {chosen.comparison.sentence} has {have} of about {needed}"
@@ -108,7 +122,7 @@ def _open(request: Request, report: Report) -> Iterator[_Open]:
         for scheme, outlook in outlooks.items():
             if outlook.word != "not resolved":
                 continue
-            cannot_hold = any(comparison.later for comparison in outlook.undecided)
+            cannot_hold = any(each.later or each.outlook != "holds" for each in outlook.undecided)
             for comparison in outlook.undecided:
                 if comparison.later or (cannot_hold and comparison.outlook == "holds"):
                     continue
@@ -118,11 +132,10 @@ def _open(request: Request, report: Report) -> Iterator[_Open]:
                 yield _Open(verdict.key, comparison, rows, comparison.seeds_needed(level))
 
 
-def _next_seed(source: Source, outcomes: Outcomes, rows: Sequence[str]) -> list[TableCell]:
+def _next_seed(to_make: Callable[[Sequence[int]], list[TableCell]], rows: Sequence[str]) -> list[TableCell]:
     """The missing cells of the first seed that one of the rows lacks; empty if all have MOST_SEEDS."""
     for first in range(0, MOST_SEEDS, FIRST_SEEDS):
-        block = source.cells(range(first, first + FIRST_SEEDS))
-        missing = [cell for cell in block if cell.row in rows and outcomes[cell].state in TO_MAKE]
+        missing = [cell for cell in to_make(range(first, first + FIRST_SEEDS)) if cell.row in rows]
         if missing:
             return [cell for cell in missing if cell.seed == missing[0].seed]
     return []

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from experiments.failures.wording import joined, plural
@@ -34,7 +34,7 @@ from experiments.statistics.comparison import (
 )
 from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, Evidence, Waiting
 from experiments.statistics.holm import holm_levels
-from experiments.statistics.plateau import marks
+from experiments.statistics.plateau import late_marks, stuck_marks
 from experiments.tables.definition.inequality import Inequality, Statement, arithmetic
 from experiments.tables.definition.table import Budget, Claim
 from experiments.tables.marks import untuned_marks
@@ -264,21 +264,13 @@ def _score(part: Statement, claim: Claim, budget: Budget, measures: Measures, ev
     )  # fmt: skip
     # a cell that fails to train is what a claim of failure is about
     exempt = claim.of_failure and part.relation == ">"
-    learned_too_little = [] if exempt else marks(made, measures.stuck, measures.late_gain)
-    if not measures.untuned:
-        return replace(made, marks=learned_too_little)
+    factors = part.contrast(measures.sizes) if measures.untuned else {}
 
     def undoing(outcome: ClaimOutcome) -> list[Mark]:
-        return untuned_marks(made, outcome, part.contrast(measures.sizes), measures.untuned)
+        late = [] if exempt else late_marks(made, outcome, measures.late_gain)
+        return late + untuned_marks(made, outcome, factors, measures.untuned)
 
-    undone = {outcome: undoing(outcome) for outcome in made.shown()}
-    of_first = next(iter(undone.values()), []) if all(undone.values()) else []
-    return replace(
-        made,
-        marks=learned_too_little + of_first,
-        barred=[outcome for outcome, marks in undone.items() if marks],
-        later=undoing(made.outlook) if made.outlook and not undone else [],
-    )
+    return made.decided_by([] if exempt else stuck_marks(made.rows, measures.stuck), undoing)
 
 
 def _step_time(part: Statement, measures: Measures) -> Compared:

@@ -53,6 +53,14 @@ def test_a_claim_holds_if_all_its_comparisons_hold_however_small_one_is():
     assert claim_word([small, clear], 0.025) == "no difference"
 
 
+def test_a_small_difference_that_holds_leaves_a_claim_to_its_other_comparisons():
+    small, unclear = compared(-0.03, scale=0.1), compared(-0.1, scale=4.0)
+    assert max(small.p_values()[word] for word in ("holds", "no difference")) < 1e-4
+    assert claim_word([small, unclear], 0.05) == "not resolved"
+    assert claim_p_value([small, unclear]) == unclear.p_values()["holds"] > 0.05
+    assert claim_seeds([small, unclear], 0.05) == unclear.seeds_needed(0.05) > len(NOISE)
+
+
 def test_a_marked_comparison_neither_holds_nor_contradicts_and_another_may_contradict_the_claim():
     holds, reversed = compared(-0.3), compared(0.3)
     cannot_hold, cannot_contradict = (replace(each, marks=[Mark("h8", "untuned", "")]) for each in (holds, reversed))

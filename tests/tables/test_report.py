@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from experiments.display.latex import tex
 from experiments.display.numbers import rough_duration
 from experiments.display.rows import as_csv
 from experiments.failures.failure import Mistake
@@ -512,8 +513,14 @@ def test_a_wait_for_cores_that_makes_a_machine_busy_is_said():
 
 
 def test_two_machines_are_said():
-    (note,) = (note for note in made({("h8", 0): done(4.0, device="another")}).notes if "machines" in note)
+    def notes(*rows: str) -> list[str]:
+        there = {(row, 0): done(4.0, device="another") for row in rows}
+        return [note for note in made(there).notes if "machines" in note]
+
+    mixed, note = notes("h8")
+    assert mixed == "Rows of seed 0 were trained on different machines, whose rounding differs."
     assert "h8-s0 (another)" in note and note.endswith("speeds and peak memories are not comparable.")
+    assert len(notes(*LOSSES)) == 1, "where all rows of a seed have the other machine, their differences are of one"
 
 
 def test_cells_that_read_other_tokens_are_said():
@@ -628,6 +635,11 @@ def test_latex_compiles_and_fits_the_page(tmp_path):
 def test_latex_says_as_much_of_a_claim_as_the_other_formats():
     text = render(made(), "latex")
     assert r"\item C4, reversed: The more heads the worse." in text
+    assert text.count(r"\begin{itemize}") == text.count(r"\end{itemize}") > 2
+    claims = render(made(), "markdown").partition("## Claims")[2].partition("## Conditions")[0]
+    lines = re.findall(r"^ *\* (.*)$", claims, re.MULTILINE)
+    assert lines and all(rf"\item {tex(line)}" in text for line in lines)
+    assert r"\item margin: 0.01: " in text and r"\item evidence: anytime-valid" in text
     assert "a third party's transcription" in text and "Holm's correction" in text
 
 

@@ -78,8 +78,8 @@ def request(tmp_path, seeds=range(5), named=False) -> Request:
     return Request(NAME, load(NAME), "nano", seeds, runs=tmp_path, names_seeds=named)
 
 
-def begun(source) -> list[int]:
-    return begun_seeds(source, Outcomes(source))
+def begun(source, least: int = 0) -> list[int]:
+    return begun_seeds(source, Outcomes(source), least)
 
 
 def reported(asked: Request, source: Made, outcomes: Outcomes | None = None) -> Report:
@@ -152,6 +152,22 @@ def test_a_row_whose_cells_fail_is_given_up(tmp_path):
     assert sum(row == "h32" for row, _ in source.made) < 10
 
 
+def test_a_cell_that_never_ends_with_a_result_is_given_up(tmp_path, monkeypatch):
+    """As one does that is killed for want of memory, or that another process trains."""
+    asked = request(tmp_path)
+    source = Made({"h8": 4.0, "h16": 6.0, "h32": 6.03}, spread=0.02)
+    make = source.make
+
+    def made(cells, group, console, workers=None):
+        make(cells, group, console)
+        source.done.pop(("h32", 2), None)
+
+    monkeypatch.setattr(source, "make", made)
+    until_resolved(asked, source, partial(reported, asked, source), hours=1, workers=1, console=QUIET)
+    assert source.made.count(("h32", 2)) == 3
+    assert {seed for row, seed in source.made if row == "h32"} > {0, 1, 2, 3}, "other seeds are tried"
+
+
 def test_the_third_failure_of_a_row_is_the_last(tmp_path):
     asked = request(tmp_path)
     source = Made({"h8": 4.0, "h16": 6.0, "h32": 6.03}, spread=0.02)
@@ -198,6 +214,18 @@ def test_no_seed_goes_to_what_holds_already_or_to_a_claim_that_none_decides(tmp_
     assert reported(untuned, source).verdicts[0].word == "not resolved" and step_of(untuned, source) is None
 
 
+def test_no_seed_goes_to_what_may_hold_if_another_comparison_will_contradict_the_claim(tmp_path):
+    asked = request(tmp_path)
+    source = Made({"h8": 0.0, "h16": 0.0, "h32": 0.0}, spread=0.0)
+    for seed in range(FIRST_SEEDS):
+        turn = (-1) ** seed
+        source.done |= {("h8", seed): 4.0, ("h16", seed): 4.1 + 0.1 * turn}
+        source.done["h32", seed] = source.done["h16", seed] - 0.1 + 0.12 * turn
+    outlook = reported(asked, source).verdicts[0].findings[""].outlook
+    assert [each.outlook for each in outlook.undecided] == ["holds", "reversed"]
+    assert {cell.row for cell in step_of(asked, source).cells} == {"h16", "h32"}
+
+
 def test_no_hours_make_nothing_but_a_report(tmp_path):
     asked = request(tmp_path)
     source = Made({"h8": 4.0, "h16": 4.1, "h32": 4.2}, spread=0.02)
@@ -211,6 +239,13 @@ def test_a_run_folder_without_a_result_is_that_of_a_cell_that_has_begun(tmp_path
     assert source.outcome(cell).state == "missing" and begun(source) == []
     (tmp_path / cell.name).mkdir()
     assert source.outcome(cell).state == "begun" and begun(source) == [3]
+
+
+def test_all_seeds_before_the_requested_ones_are_found_however_many_are_missing_between():
+    source = Made({"h8": 4.0, "h16": 4.1}, spread=0.02)
+    for seed in (40, 43, 60, 99):
+        source.done["h8", seed] = 4.0
+    assert begun(source) == [] and begun(source, 60) == [40, 43, 60] and begun(source, 99) == [40, 43, 60, 99]
 
 
 def test_rows_that_are_equal_end_as_no_difference(tmp_path):

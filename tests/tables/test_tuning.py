@@ -38,7 +38,7 @@ class Known:
     def outcome(self, cell):
         if self.rate >= self.diverges:
             return CellOutcome("diverged", "not finite")
-        loss = 4 + math.log2(self.rate / self.best) ** 2 + 0.1 * (cell.seed - 100)
+        loss = 4 + math.log2(self.rate / self.best) ** 2 + 0.1 * (cell.seed - tuning.SEEDS[0])
         return CellOutcome("done", "", UNKNOWN | {"validation_loss": loss, "steps": 800, "precision": "fp32"})
 
 
@@ -72,7 +72,7 @@ def test_the_best_rate_lies_between_two_that_were_tried(tuned, best):
     for of_family in found.values():
         assert abs(math.log2(of_family.chosen / best)) <= 0.28, "half a step of sqrt(2), and rounding to two digits"
         assert min(of_family.tried) < of_family.chosen < max(of_family.tried)
-        # the mean over seeds 100 and 101
+        # the mean over both seeds
         assert of_family.tried[of_family.chosen] == pytest.approx(
             4.05 + math.log2(of_family.chosen / best) ** 2, abs=1e-3
         )
@@ -83,9 +83,9 @@ def test_a_family_is_tuned_at_its_ends_with_seeds_that_no_table_has(tuned):
     assert [rate for rate, _ in asked[:3]] == [2.1e-3, 3e-3, 4.2e-3] and len(asked) == 6
     rows = {row.partition("@")[0] for _, cells in asked[:3] for row, _ in cells}
     assert rows == {"mh64", "mh4"}
-    assert {seed for _, cells in asked for _, seed in cells} == {100, 101}
+    assert {seed for _, cells in asked for _, seed in cells} == {1000, 1001}
     assert found["multi_head"].where.startswith("rows mh64 and mh4")
-    assert found["multi_head"].where.endswith(", seeds 100-101, 800 steps in fp32")
+    assert found["multi_head"].where.endswith(", seeds 1000-1001, 800 steps in fp32")
     _, asked = tuned(3e-3, range(7, 8))
     assert {seed for _, cells in asked for _, seed in cells} == {7}, "the user's own"
 
@@ -138,7 +138,7 @@ def test_a_family_without_a_rate_is_tuned_from_that_of_the_settings(monkeypatch)
 
 def test_a_cell_that_fails_ends_it(tuned, monkeypatch):
     monkeypatch.setattr(Known, "outcome", lambda source, cell: CellOutcome("failed", "out of memory"))
-    with pytest.raises(Failure, match="s100: failed: out of memory"):
+    with pytest.raises(Failure, match="s1000: failed: out of memory"):
         tuned(3e-3)
 
 

@@ -390,10 +390,26 @@ def test_a_row_that_still_learns_decides_only_what_is_larger():
     assert word("a > b", scores, late_gain={"a": 0.3, "b": 0.49}) == "holds"
     made = verdict("a > b", scores, late_gain={"a": 0.3, "b": 0.51})
     assert made.word == "not tested" and "b still gained 0.51 at the end of its training" in made.why
-    # of a difference within the margin, the margin is what is decided
+    # a difference that is the same or not worse decides by its distance from the margin of 0.1
     same = {"a": CLEAR, "b": SAME}
     assert word("a ~ b", same, late_gain={"a": 0.09}) == "holds"
     assert word("a ~ b", same, late_gain={"a": 0.11}) == "not tested"
+    assert word("b >~ a", scores, late_gain={"a": 0.39}) == "reversed"
+    assert word("b >~ a", scores, late_gain={"a": 0.41}) == "not tested"
+
+
+def test_a_row_that_still_learns_may_decide_one_outcome_and_not_another():
+    scores = {"a": row(4.0, 0.5), "b": row(4.03, 0.5, turn=1)}
+    assert comparison(verdict("a > b", scores)).shown() == ["holds", "no difference"]
+    for gain, expected in ((0.02, "holds"), (0.04, "no difference"), (0.08, "not tested")):
+        assert word("a > b", scores, late_gain={"a": gain}) == expected
+
+
+def test_what_a_row_that_still_learns_will_not_decide_is_foreseen():
+    scores = {"a": CLEAR, "b": NOISY}
+    made = verdict("a > b", scores, late_gain={"b": 0.5})
+    assert made.word == "not resolved" and not made.findings[""].outlook.can_decide
+    assert "more seeds would not decide the claim" in made.why and "b still gained 0.5" in made.why
 
 
 def test_step_times_are_compared_by_their_ratio_whatever_the_positions():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from experiments.display.latex import NEEDS, tabular, tex
 from experiments.tables.rendering.columns import readable_table
 from experiments.tables.rendering.sentences import (
     closing_sentence,
+    details,
     headline,
     legend,
     missing,
@@ -18,6 +21,8 @@ MOST_COLUMNS = 9  # of a table; with more, its numbers could not be read on a pa
 NAMES = ("row", "positions")
 # besides published numbers, the columns of a second table
 BESIDE = ("rank (paper's)", "parameters", "step", "memory_bytes")
+# the conditions on which verdicts rest
+FACTS = ("seeds", "evidence", "plan", "margin", "margin of trends")
 
 
 def latex(report: Report) -> str:
@@ -32,9 +37,28 @@ def latex(report: Report) -> str:
     lines += [tabular(rows, keys) for keys in divided(list(rows[0]))]
     lines += [f"{tex(text)}\n" for text in [*legend(report), *report.notes]]
     if report.verdicts:
-        lines += [r"\begin{itemize}", *(rf"\item {tex(summary(verdict))}" for verdict in report.verdicts)]
-        lines += [r"\end{itemize}", "", f"{tex(closing_sentence(report))}"]
+        facts = (f"{name}: {fact}" for name, fact in report.facts if name in FACTS)
+        lines += [*itemized(_claims(report)), "", f"{tex(closing_sentence(report))}", *itemized(facts)]
     return "\n".join(lines) + "\n"
+
+
+def _claims(report: Report) -> Iterator[str]:
+    """The claims with their verdicts, and below each its comparisons."""
+    for verdict in report.verdicts:
+        yield summary(verdict)
+        yield from (f"  {line}" for line in details(verdict, report))
+
+
+def itemized(lines: Iterable[str]) -> list[str]:
+    """Lines as a list, in which those that are indented by two spaces more are a list below the line before them."""
+    written: list[str] = []
+    depth = 0
+    for line in [*lines, ""]:
+        level = 1 + (len(line) - len(line.lstrip())) // 2 if line else 0
+        written += (level - depth) * [r"\begin{itemize}"] + (depth - level) * [r"\end{itemize}"]
+        written += [rf"\item {tex(line.strip())}"] if line else []
+        depth = level
+    return written
 
 
 def divided(keys: list[str]) -> list[list[str]]:

@@ -18,6 +18,7 @@ from experiments.tables.rendering.sentences import (
     details,
     headline,
     legend,
+    missing,
     shown_or_claimed,
     summary,
 )
@@ -39,7 +40,7 @@ def as_json(report: Report) -> dict[str, Any]:
         "name": " ".join([request.name, *request.options, *portable_settings(request.overrides)]),
         "budget": request.budget_name,
         "title": request.table.title,
-        "shows": " ".join([shown_or_claimed(report), headline(report)]),
+        "shows": " ".join(filter(None, [shown_or_claimed(report), headline(report), missing(report)])),
         "tables": [[{key: readable(key, row[key]) for key in row} for row in rows]],
         "notes": [*legend(report), *report.notes, *([closing_sentence(report)] if report.verdicts else [])],
         "claims": [
