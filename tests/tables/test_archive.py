@@ -9,11 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from experiments.failures.failure import Mistake
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables import seed_plan
 from experiments.tables.archive import archive, restored
+from experiments.tables.rendering.figure import save_figure
 from experiments.tables.rendering.index import write_index
 from experiments.tables.rendering.render import ENDINGS, as_csv, claim_rows, render, write_all
 from experiments.tables.report import Report, judged_by, without_unnamed_scheme
@@ -36,6 +38,25 @@ def test_the_pages_of_results_are_those_of_the_present_code(path):
     written, computed = (RESULTS / f"{path.stem}_claims.csv").read_text(), as_csv(claim_rows(report))
     assert NUMBER.sub("", written) == NUMBER.sub("", computed)
     assert [*map(float, NUMBER.findall(computed))] == pytest.approx([*map(float, NUMBER.findall(written))], abs=1e-12)
+
+
+@pytest.mark.parametrize("stem", ["shazeer2020_heads", "britz2017_additive", "xiong2020_warmup"])
+def test_no_text_of_a_figure_leaves_it(stem, tmp_path, monkeypatch):
+    figures, save = [], Figure.savefig
+
+    def noted(figure, *place, **how):
+        figures.append(figure)
+        save(figure, *place, **how)
+
+    monkeypatch.setattr(Figure, "savefig", noted)
+    assert save_figure(restored(RESULTS / f"{stem}.json"), tmp_path / "figure.svg")
+    figures[0].draw_without_rendering()
+    sides = ((axes.xaxis.label, axes.yaxis.label, axes._right_title) for axes in figures[0].get_axes())
+    texts = [text for of_axes in sides for text in of_axes]
+    assert sum(bool(text.get_text()) for text in texts) >= 3
+    for text in texts:
+        extent = text.get_window_extent()
+        assert extent.x0 >= -2 and extent.x1 <= figures[0].bbox.width + 2, text
 
 
 def test_every_page_of_results_has_its_numbers():

@@ -187,7 +187,9 @@ def _draw_differences(axes: Axes, report: Report, compared: Sequence[_Drawn]) ->
         right.set_yticks([*in_words], [f"paper: {difference}" for difference in in_words.values()], fontsize=8)
         right.tick_params(length=0)
     axes.set_title("paired differences, 95% intervals; shaded: the margin", fontsize=9, loc="right")
-    axes.set_xlabel("\n".join([f"difference of {_unit(report)}", *meaning_of_differences(report)]), fontsize=8)
+    # like the title at the right end, because the sentences may be wider than the axes, beside which there are names
+    below = "\n".join([f"difference of {_unit(report)}", *meaning_of_differences(report)])
+    axes.set_xlabel(below, fontsize=8, loc="right")
     words = dict.fromkeys(line.comparison.word() for line in placed.values())
     handles = [axes.plot([], [], label=word, **_marker(word))[0] for word in words]
     if any(difference.comparable for difference in in_words.values()):
