@@ -19,6 +19,7 @@ from experiments.data.cache import Cache
 from experiments.data.errors import OTHER_DATA, TRAINED_ON, DataError
 from experiments.failures.wording import first_line
 from experiments.files.digest import digest
+from experiments.files.disk import read_text
 
 PATIENCE = 3.0  # seconds for the hub to answer
 ROWS_AT_ONCE = 256  # rows in memory at once
@@ -93,7 +94,8 @@ def source(data: HubPlace, cache: Cache) -> dict[str, str]:
     try:
         return {"commit": cache.remember(key, _ask(data, data.revision))}
     except UnreachableError as error:
-        return {"commit": _downloaded(data, error)}
+        needed = f"{data.keys.revision}={data.revision}"
+        return {"commit": _downloaded(data, needed, _downloaded_revision(data), error)}
 
 
 def check_splits(training: tuple[str, str], others: Mapping[str, str]) -> None:
@@ -168,12 +170,8 @@ def _reaches(data: HubPlace, commit: str) -> bool:
     try:
         return bool(_ask(data, commit))
     except UnreachableError as error:
-        if (downloaded := _downloaded(data, error)) == commit:
-            return False
-        raise DataError(
-            f"{data.of_path}: commit {commit} is needed, and the hub cannot be reached ({error}); "
-            f"the downloaded one is {data.keys.revision}={downloaded}; {data.instead}"
-        ) from error
+        _downloaded(data, f"commit {commit}", commit, error)
+        return False
 
 
 def _ask(data: HubPlace, revision: str) -> str:
@@ -218,8 +216,11 @@ def _refuse(data: HubPlace, revision: str, error: Exception) -> None:
         raise DataError(f"{data.of_path} is neither a folder nor owner/name of the hub: {first_line(error)}") from error
 
 
-def _downloaded(data: HubPlace, unreachable: UnreachableError) -> str:
-    """The commit of the set from an earlier download in the library's cache."""
+def _downloaded(data: HubPlace, needed: str, commit: str | None, unreachable: UnreachableError) -> str:
+    """The commit of the set from an earlier download, which the library reads without asking for a revision.
+
+    Raises DataError, which says what is `needed`, unless it is `commit`.
+    """
     import datasets
 
     try:
@@ -230,7 +231,24 @@ def _downloaded(data: HubPlace, unreachable: UnreachableError) -> str:
             f"{data.of_name}: the Hugging Face hub cannot be reached "
             f"({unreachable}), and the set has not been downloaded before; {data.instead}"
         ) from error
-    return Path(builder.cache_dir).name
+    downloaded = Path(builder.cache_dir).name
+    if downloaded != commit:
+        raise DataError(
+            f"{data.of_path}: {needed} is needed, and the hub cannot be reached ({unreachable}); "
+            f"the downloaded one is {data.keys.revision}={downloaded}; {data.instead}"
+        ) from unreachable
+    return downloaded
+
+
+def _downloaded_revision(data: HubPlace) -> str | None:
+    """The commit that the revision had when a file of it was downloaded, as `huggingface_hub` notes; None without."""
+    from huggingface_hub import constants, file_download
+
+    folder = Path(constants.HF_HUB_CACHE, file_download.repo_folder_name(repo_id=data.path, repo_type="dataset"))
+    try:
+        return read_text(folder / "refs" / data.revision)
+    except OSError:
+        return None
 
 
 @contextlib.contextmanager

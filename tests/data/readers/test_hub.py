@@ -92,9 +92,10 @@ def interpreter(python, address: tuple[str, int], tmp_path_factory: pytest.TempP
 
 @pytest.fixture
 def home(interpreter: Interpreter) -> Iterator[Path]:
-    """The folder of the library's cache, which is empty before and after the test."""
+    """The folder of the library's caches, which are empty before and after the test."""
     yield interpreter.home
-    shutil.rmtree(interpreter.home / "datasets", ignore_errors=True)
+    for cache in ("datasets", "hub"):
+        shutil.rmtree(interpreter.home / cache, ignore_errors=True)
 
 
 @pytest.fixture
@@ -162,7 +163,9 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def downloaded(folder: Path, home: Path) -> None:
-    """The library's cache as it is after owner/set was downloaded at COMMIT: made from the folder, and renamed."""
+    """The library's caches as they are after main of owner/set, which is COMMIT, was downloaded: made from the folder,
+    and renamed.
+    """
     import datasets
 
     made = home / "datasets"
@@ -172,6 +175,9 @@ def downloaded(folder: Path, home: Path) -> None:
     (info,) = made.glob(f"owner___set/default/0.0.0/{COMMIT}/dataset_info.json")
     info.write_text(json.dumps(json.loads(info.read_text()) | {"config_name": "default"}))
     shutil.rmtree(made / "set")
+    refs = home / "hub" / "datasets--owner--set" / "refs"
+    refs.mkdir(parents=True)
+    (refs / "main").write_text(COMMIT)
 
 
 @pytest.mark.parametrize("hub", ["closed", *in_campaigns("mute")])
@@ -202,13 +208,19 @@ def test_what_the_hub_does_not_have_is_said(ask: Ask, refusing: None) -> None:
 
 
 def test_what_was_downloaded_loads_without_the_hub(ask: Ask, closed: None, downloaded: None) -> None:
-    branch, commit, other, streamed = ask(
-        {}, {"revision": COMMIT}, {"revision": "0" * 40}, {"streaming": True, "validation": None}
+    branch, commit, other, tag, streamed = ask(
+        {},
+        {"revision": COMMIT},
+        {"revision": "0" * 40},
+        {"revision": "v2.0"},
+        {"streaming": True, "validation": None},
     )
     assert branch["documents"] == commit["documents"] == 110
     assert branch["identity"] == commit["identity"]
     assert commit["identity"]["commit"] == COMMIT
-    assert f"the downloaded one is data.revision={COMMIT}" in other["error"]
+    for answer, needed in ((other, f"commit {'0' * 40}"), (tag, "data.revision=v2.0")):
+        assert f"data.path=owner/set: {needed} is needed" in answer["error"]
+        assert f"the downloaded one is data.revision={COMMIT}" in answer["error"]
     assert streamed["documents"] == 100
     assert streamed["identity"]["held_out"] == {"validation": 1, "test": 1}
     (told,) = ask({}, HF_HUB_OFFLINE="1")
