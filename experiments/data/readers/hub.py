@@ -60,13 +60,13 @@ class _Slice(NamedTuple):
     """A part of a split expression, such as train[:95%]."""
 
     split: str
-    start: int
-    stop: int | None  # None: to the end
+    start: int  # negative, like `stop`: rows counted from the end
+    stop: float  # infinity: to the end
     unit: str  # "%", or "" for rows
 
     @property
     def is_whole(self) -> bool:
-        return self.start == 0 and self.stop is None
+        return self.start == 0 and self.stop == math.inf
 
 
 class UnreachableError(Exception):
@@ -119,21 +119,23 @@ def _slices(expression: str) -> Iterator[_Slice]:
     """The parts of a split expression. One that cannot be read is left to the library."""
     for part in expression.split("+"):
         if match := SLICE.fullmatch(part.strip()):
-            start, stop = match["start"], match["stop"]
+            start = int(match["start"] or 0)
+            stop = math.inf if match["stop"] is None else int(match["stop"])
             unit = "%" if "%" in f"{match['from']}{match['to']}" else ""
-            yield _Slice(match["split"], int(start or 0), int(stop) if stop else None, unit)
+            if unit:
+                start += 100 * (start < 0)
+                stop = math.inf if stop == 100 else stop + 100 * (stop < 0)
+            yield _Slice(match["split"], start, stop, unit)
 
 
 def _share_rows(first: _Slice, second: _Slice) -> bool:
     """Whether two slices certainly have a common row. How many rows there are is not known."""
     if first.split != second.split:
         return False
-    if first.is_whole or second.is_whole:
+    starts, stops = (first.start, second.start), (first.stop, second.stop)
+    if first.is_whole or second.is_whole or not any(starts) or min(stops) == math.inf:
         return True
-    bounds = [(each.start, math.inf if each.stop is None else each.stop) for each in (first, second)]
-    counted_from_the_end = min(map(min, bounds)) < 0
-    starts, stops = zip(*bounds, strict=True)
-    return first.unit == second.unit and not counted_from_the_end and max(starts) < min(stops)
+    return first.unit == second.unit and min(starts + stops) >= 0 and max(starts) < min(stops)
 
 
 def rows(

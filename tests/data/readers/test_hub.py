@@ -273,11 +273,27 @@ def test_the_folder_changes_and_so_does_its_identity(folder: Path, tmp_path: Pat
         ("train[:95%]", "train[90%:]", True),
         ("train[:100]", "train[99:200]", True),
         ("validation+train[:50%]", "test+train[10%:20%](pct1_dropremainder)", True),
+        # both begin with the first row, or end with the last
+        ("train[:100000]", "train[:5%]", True),
+        ("train[50%:]", "train[1000:]", True),
+        ("train[:-100]", "train[:5%]", True),
+        ("train[-10:]", "train[-20:]", True),
+        # percentages counted from the end
+        ("train[:-10%]", "train[:50%]", True),
+        ("train[-10%:]", "train[-20%:]", True),
+        ("train[5%:]", "train[-5%:]", True),
+        ("train[:-5%]", "train[90%:99%]", True),
+        # all rows
+        ("train[:100%]", "train[1000:2000]", True),
+        ("train[1000:2000]", "train[0%:]", True),
         ("train[:95%]", "train[95%:]", False),
+        ("train[:-5%]", "train[-5%:]", False),
         ("train[:100]", "train[100:200]", False),
         ("train", "validation", False),
         # it depends on the number of rows
         ("train[:100]", "train[5%:]", False),
+        ("train[100:200]", "train[5%:10%]", False),
+        ("train[5:-100]", "train[50:]", False),
         ("train[:-100]", "train[-100:]", False),
     ],
 )
