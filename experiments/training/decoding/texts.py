@@ -33,8 +33,8 @@ def score(
     """Decode and score the first `sequences` sequences of a split (None: all), and return fields of a result.
 
     The model is in evaluation mode meanwhile. A reference text is decoded from the target's tokens; it is the original
-    text if the tokenizer keeps all bytes. If memory runs out, half as many sequences are decoded at once, and `again`
-    is called with their number.
+    text if the tokenizer keeps all bytes. [UNK] is left out of a decoded text. If memory runs out, half as many
+    sequences are decoded at once, and `again` is called with their number.
     """
     count = len(packed.tokens) if sequences is None else min(sequences, len(packed.tokens))
     decoding = objective.decoding()
@@ -50,7 +50,8 @@ def score(
     try:
         while len(texts) < count:
             (batch, decoded), batch_size = fitting(functools.partial(attempt, len(texts)), batch_size, again)
-            texts += [tokenizer.decode(tokens) for tokens in decoded]
+            # the characters of [UNK] would match those of an unknown word in the reference
+            texts += [tokenizer.decode([i for i in tokens if i != tokenizer.unk_id]) for tokens in decoded]
             ends = (
                 batch.positions.div(batch.length, rounding_mode="floor").bincount(minlength=len(batch.tokens)).cumsum(0)
             )

@@ -74,15 +74,14 @@ def test_references_are_the_targets_and_a_perfect_model_has_100(monkeypatch, tmp
         def train(self, mode):
             return self
 
-    def said(shout):
+    def said(shout, doubt=False):
         def decode(model, forward, inputs, tokenizer, decoding):
             sources = [
                 tokenizer.decode(row[: int(mask.sum()) - 1].numpy())
                 for row, mask in zip(inputs["tokens"], inputs["mask"], strict=True)
             ]
-            return [
-                ids.tolist() for ids in tokenizer.encode([source.upper() if shout else source for source in sources])
-            ]
+            encoded = tokenizer.encode([source.upper() if shout else source for source in sources])
+            return [[each for i in ids.tolist() for each in [i, *[tokenizer.unk_id] * doubt]] for ids in encoded]
 
         monkeypatch.setattr(texts, "decode", decode)
         return texts.score(
@@ -94,4 +93,5 @@ def test_references_are_the_targets_and_a_perfect_model_has_100(monkeypatch, tmp
     assert perfect["text_scores"]["bleu"] == pytest.approx(100) and perfect["scored_texts"] == len(
         data.validation.tokens
     )
+    assert said(shout=True, doubt=True) == perfect, "[UNK] in a translation counts for nothing"
     assert said(shout=False)["text_scores"]["bleu"] == 0
