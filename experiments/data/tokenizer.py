@@ -68,6 +68,9 @@ class Tokenizer:
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
         inner.no_truncation()
         inner.no_padding()
+        # BPE dropout, which draws a text's tokens from a generator of the library
+        if getattr(inner.model, "dropout", None):
+            inner.model.dropout = None
         self.serialized = inner.to_str()
         inner.encode_special_tokens = True
         self._inner = inner

@@ -148,6 +148,16 @@ def test_truncation_and_padding_of_a_file_are_ignored(trained: Tokenizer, texts:
     assert [ids.tolist() for ids in loaded.encode(texts[:3])] == [ids.tolist() for ids in trained.encode(texts[:3])]
 
 
+def test_the_dropout_of_a_file_is_ignored(texts: list[str], tmp_path: Path) -> None:
+    trained = train(texts, TrainedTokenizer(kind="byte_bpe", vocabulary_size=400))
+    tree = json.loads(trained.serialized)
+    tree["model"]["dropout"] = 0.5
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tree))
+    loaded = load(tmp_path / "tokenizer.json")
+    assert loaded.digest == trained.digest
+    assert [ids.tolist() for ids in loaded.encode(texts[:3])] == [ids.tolist() for ids in trained.encode(texts[:3])]
+
+
 def test_what_is_no_tokenizer_is_said(trained: Tokenizer, tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     for text in ("", "not json", "{}", '{"model": 1}', "\x00\x01"):
