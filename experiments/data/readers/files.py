@@ -36,6 +36,7 @@ OTHER_FORMS = {
     codecs.BOM_UTF16_BE: "convert it: iconv -f utf-16 -t utf-8 {}",
 }
 GIT_LFS = b"version https://git-lfs.github.com/spec/"  # the first bytes of a file that stands for another
+TEXT_TYPES = ("string", "large_string", "string_view")  # of pyarrow, by name: pyarrow 15 has no test for the last
 ROWS_AT_ONCE = 256  # rows of a Parquet file in memory at once
 
 
@@ -57,7 +58,8 @@ def _found(key: str, pattern: str) -> list[Path]:
     # a user that does not exist stays as it is
     path = Path(os.path.expanduser(pattern))  # noqa: PTH111
     if glob.has_magic(pattern) and not path.exists():
-        matches = (Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207, a pattern may be absolute
+        # two ** find a file more than once
+        matches = {Path(name) for name in glob.glob(str(path), recursive=True)}  # noqa: PTH207, a pattern may be absolute
         paths = sorted(path for path in matches if path.is_file())
         if not paths:
             raise DataError(f"{key}={pattern}: no file matches{_beside(path)}")
@@ -175,18 +177,23 @@ def parquet_rows(path: Path, column: str) -> Iterator[str]:
 
 def parquet_texts(path: Path, columns: dict[str, str]) -> Iterator[tuple[str, ...]]:
     """The values of the columns; a row with a null is left out. `columns`: by the key that asks."""
-    import pyarrow as pa
-
     with parquet_file(path) as file:
         for key, column in columns.items():
             check_column(str(path), column, file.schema_arrow.names, key)
             kind = file.schema_arrow.field(column).type
-            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-                texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
+            if not _is_text(kind):
+                texts = [field.name for field in file.schema_arrow if _is_text(field.type)]
                 raise DataError(f"{key}={column}: {path} has {kind} there, not text{suggestion(column, texts)}")
         for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=list(columns.values())):
             values = zip(*(batch.column(name).to_pylist() for name in columns.values()), strict=True)
             yield from (texts for texts in values if None not in texts)
+
+
+def _is_text(kind: Any) -> bool:
+    """Whether a column of this type holds text, perhaps in a dictionary of its values."""
+    import pyarrow as pa
+
+    return str(kind.value_type if pa.types.is_dictionary(kind) else kind) in TEXT_TYPES
 
 
 @contextmanager

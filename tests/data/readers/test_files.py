@@ -111,6 +111,13 @@ def test_globs_are_found_in_order_and_names_with_brackets_too(tmp_path: Path) ->
     assert [path.name for path in find("data.train", f"{tmp_path}/c[1].txt")] == ["c[1].txt"]
 
 
+def test_a_file_that_a_glob_finds_twice_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "books" / "english" / "a.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text("x")
+    assert find("data.train", f"{tmp_path}/**/**/*.txt") == [path]
+
+
 def test_what_cannot_be_found_is_said(tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("x")
     (tmp_path / "empty.txt").touch()
@@ -148,6 +155,19 @@ def test_parquet_values_without_nulls(tmp_path: Path) -> None:
     path = table(tmp_path / "table.parquet")
     assert list(parquet_rows(path, "text")) == ["one", "two"]
     assert files.parquet_size(path, "text") > 0
+
+
+def test_every_type_of_text_is_read(tmp_path: Path) -> None:
+    texts = pa.array(["one", None, "two", "one"])
+    columns = {str(kind): texts.cast(kind) for kind in (pa.string(), pa.large_string(), pa.string_view())}
+    columns["dictionary"] = texts.dictionary_encode()
+    numbers = {"list": [["one"]] * 4, "numbers": pa.array([1, 2, 1, 2]).dictionary_encode()}
+    pq.write_table(pa.table(columns | numbers), tmp_path / "table.parquet")
+    for name in columns:
+        assert list(parquet_rows(tmp_path / "table.parquet", name)) == ["one", "two", "one"]
+    for name in numbers:
+        with pytest.raises(DataError, match=r"not text; there is dictionary, large_string, string, string_view$"):
+            list(parquet_rows(tmp_path / "table.parquet", name))
 
 
 def test_a_column_that_is_missing_or_no_text_is_said(tmp_path: Path) -> None:
