@@ -68,7 +68,14 @@ class HubSet(SplitData):
             "splits": self.places(),
             "held_out": self.held_out(),
         }
-        return Corpus(identity, lambda: self.assigned(self.places(), texts), lambda: None)
+
+        def check() -> None:
+            if "commit" not in exact and hub.source(self.place, cache) != exact:
+                raise DataError(
+                    f"data.path={self.path}: a file changed while it was read; give the command again when it is whole"
+                )
+
+        return Corpus(identity, lambda: self.assigned(self.places(), texts), lambda: None, check)
 
     def _checked(self, where: str, names: list[str]) -> list[str]:
         for key, column in self.columns().items():

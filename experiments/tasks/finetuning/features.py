@@ -19,7 +19,7 @@ from experiments.files.digest import digest
 from experiments.settings.finetuning import Benchmark
 from experiments.tasks.finetuning.examples import read
 from experiments.tasks.finetuning.kind import kind_of
-from experiments.tasks.finetuning.rows import identity, is_local, places
+from experiments.tasks.finetuning.rows import identity, places
 from experiments.tasks.finetuning.windows import Window
 
 FORMAT = 1  # part of the cache's key: raise it when the same examples make other windows
@@ -45,7 +45,7 @@ def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, rep
 
     def make(partial: Path) -> dict[str, dict[str, int]]:
         facts = _make(partial, task, tokenizer, length, cache, report)
-        if is_local(task) and identity(task, cache) != corpus:
+        if identity(task, cache) != corpus:
             raise DataError(
                 f"task={task.name}: a file changed while it was read; give the command again when it is whole"
             )

@@ -264,6 +264,14 @@ def test_the_folder_changes_and_so_does_its_identity(folder: Path, tmp_path: Pat
         list(open_corpus(settings.model_copy(update={"column": "none"}), cache).documents())
 
 
+def test_a_folder_that_changes_while_it_is_read_is_refused(folder: Path, tmp_path: Path) -> None:
+    corpus = open_corpus(Hub.model_validate(BASE | {"path": str(folder)}), Cache(tmp_path / "cache", print))
+    corpus.check()
+    pq.write_table(pa.table({"text": ["other"]}), folder / "validation-00000-of-00001.parquet")
+    with pytest.raises(DataError, match=r"data\.path=.*set: a file changed while it was read"):
+        corpus.check()
+
+
 @pytest.mark.parametrize(
     ("train", "other", "shared"),
     [

@@ -42,24 +42,30 @@ MADE = {
 }
 
 
-def obtain(folder, name, report):
+def obtain(folder, name, report, **changes):
     """The task, and its windows of the examples, which are written into the folder."""
     (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n", encoding="utf-8")
     (folder / "rows.json").write_text(json.dumps(EXAMPLES[name]), encoding="utf-8")
     tree = yaml.safe_load((CONF / "task" / f"{name}.yaml").read_text(encoding="utf-8"))["task"]
     tree |= {"train": str(folder / "rows.json"), "validation": str(folder / "rows.json")}
     tree |= {"document_stride": 4, "max_question": 2} if name == "squad" else {}
+    tree |= changes
     task = TypeAdapter(Benchmark).validate_python(tree)
     tokenizer = from_vocabulary(folder / "vocab.txt", lowercase=True)
     return task, features.obtain(task, tokenizer, 12, Cache(folder / "cache", lambda message: None), report)
 
 
-def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path):
+@pytest.mark.parametrize("split", [None, "train"], ids=["files", "a folder of the hub's kind"])
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, split):
+    data_set = tmp_path / "set"
+    data_set.mkdir()
+    (data_set / "train.json").write_text(json.dumps(EXAMPLES["sst2"]), encoding="utf-8")
+
     def change(*_):
         (tmp_path / "rows.json").write_text(json.dumps(EXAMPLES["sst2"][:1]), encoding="utf-8")
 
     with pytest.raises(DataError, match="task=sst2: a file changed while it was read"):
-        obtain(tmp_path, "sst2", change)
+        obtain(tmp_path, "sst2", change, **({"train": split, "path": str(data_set), "subset": None} if split else {}))
     assert not [path for path in (tmp_path / "cache" / "examples").iterdir() if path.is_dir()]
 
 
