@@ -53,7 +53,8 @@ def identity(task: Benchmark, cache: Cache) -> dict[str, Any]:
         if place.is_file:
             exact[split] = {"sha256": [cache.file_digest(path) for path in files.find(place.key, place.value)]}
         else:
-            exact[split] = {"split": place.value, "path": task.path, **hub.source(of_hub, cache)}
+            source = hub.source(of_hub, cache)
+            exact[split] = {"split": place.value, **({"path": task.path} if "commit" in source else {}), **source}
     settings = task.model_dump(exclude={"path", "revision", "train", "validation", *SCORING})
     return {"task": settings, "splits": exact}
 

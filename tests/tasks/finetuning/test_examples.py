@@ -177,6 +177,8 @@ def test_a_folder_of_the_hub_s_kind_is_read_by_its_splits(tmp_path):
     assert len(list(read(found, "train", Cache(tmp_path / "cache", lambda text: None)))) == 2
     told = identity(found, Cache(tmp_path / "cache", lambda text: None))
     assert "sha256" in told["splits"]["train"]
+    moved = found.model_copy(update={"path": str(folder.rename(tmp_path / "elsewhere"))})
+    assert identity(moved, Cache(tmp_path / "cache", lambda text: None)) == told
 
 
 def test_without_the_hub_the_settings_of_the_task_are_named(tmp_path, monkeypatch):
