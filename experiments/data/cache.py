@@ -134,11 +134,23 @@ class Cache:
         self.sweep()
         # a damaged one stays where it can't be made again
         with new_folder(folder, replace=True) as partial:
-            facts = make(partial)
+            with self._errors_of_what_is_read():
+                facts = make(partial)
             files = {path.name: (path.stat().st_size, self.file_digest(path)) for path in sorted(partial.iterdir())}
             manifest = sealed({"of": folder_name(folder), "files": files, "facts": facts})
             (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         return facts
+
+    @contextlib.contextmanager
+    def _errors_of_what_is_read(self) -> Iterator[None]:
+        """A block that reads files of the user's; their errors name them, and no other cache as the remedy."""
+        try:
+            yield
+        except OSError as error:
+            if not error.filename or Path(error.filename).resolve().is_relative_to(self.root.resolve()):
+                raise
+            with or_elsewhere("", DataError), disk_errors(Path(error.filename)):
+                raise
 
     @contextlib.contextmanager
     def _lock(self, folder: Path, say: Callable[[str], None]) -> Iterator[None]:

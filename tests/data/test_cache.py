@@ -8,6 +8,7 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -265,6 +266,18 @@ def test_threads_that_cannot_be_started_are_not_the_fault_of_the_cache(cache: Ca
     with pytest.raises(Failure, match="ulimit -u") as caught:
         cache.obtain("packed", "key", make)
     assert "cache=" not in str(caught.value) and not any(path.is_dir() for path in cache.root.glob("packed/key*"))
+
+
+def test_an_error_of_a_file_that_is_read_is_not_the_fault_of_the_cache(cache: Cache) -> None:
+    text = cache.root.parent / "book.txt"
+
+    def make(folder: Path, file: str | Path) -> dict[str, object]:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(folder / file))
+
+    with pytest.raises(DataError, match=rf"^{text}: Input/output error$"):
+        cache.obtain("packed", "key", partial(make, file=text))
+    with pytest.raises(DataError, match=r"packed/key: Input/output error; choose another cache"):
+        cache.obtain("packed", "key", partial(make, file="train"))
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(python, tmp_path: Path) -> None:
