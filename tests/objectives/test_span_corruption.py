@@ -134,6 +134,11 @@ def test_more_spans_than_sentinels_are_refused():
         SpanCorruptionObjective(T5, few).batch(rows_of(64), 0, 0)
 
 
+def test_a_rate_that_would_make_a_row_endless_is_refused():
+    with pytest.raises(Mistake, match=r"objective\.rate = 0\.999999999: must be at most 0\.9"):
+        compose(["objective=span_corruption", "objective.rate=0.999999999"])
+
+
 def test_a_target_leaks_into_no_prediction_before_it():
     """For every target of a small model: if it changes, its own logits and those of earlier targets don't."""
     settings = compose(["model=t5_nano", "hidden_size=12", "heads=3", "layers=2", "length=16", "model.initial_std=0.3"])

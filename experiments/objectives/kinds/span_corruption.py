@@ -24,7 +24,8 @@ class SpanCorruption(ObjectiveKind):
 
     architecture: ClassVar[str] = "encoder_decoder"
     kind: Literal["span_corruption"]
-    rate: Annotated[float, Field(gt=0, lt=1)]  # share of the tokens that are removed
+    # at most 0.9, because the text of a row is 1 / (1 - rate) times as long as its inputs
+    rate: Annotated[float, Field(gt=0, le=0.9)]  # share of the tokens that are removed
     mean_span: Annotated[float, Field(ge=1, allow_inf_nan=False)]  # mean length of a span, in tokens
     sentinels: Size  # special tokens <extra_id_0>, <extra_id_1>, ...: at least one for each span of a sequence
     evaluation_seed: Seed  # seed of the evaluation spans, the same for every run
