@@ -262,11 +262,12 @@ def _sample(corpus: Corpus, report: ReportProgress) -> tuple[list[str], int]:
     """The first documents of the training split, up to SAMPLE bytes, and their number of bytes."""
     texts: list[str] = []
     size = reported = held_out = 0
+    of_training = corpus.identity.get("held_out", {})  # splits that get documents of the training text
     for split, text in corpus.documents():
         if split == "train":
             texts.append(text)
             size += len(text.encode())
-        else:
+        elif split in of_training:
             held_out += 1
         if size - reported >= SAMPLE >> 5:
             report("reading text for the tokenizer", min(size, SAMPLE), SAMPLE)

@@ -249,6 +249,12 @@ def test_texts_that_are_too_short_are_refused_in_numbers(
         short.write_text(text)
         with pytest.raises(DataError, match=message):
             prepare(text_data(train=str(short)), byte_bpe, LENGTH, tmp_path / "cache", silent)
+    (tmp_path / "validation.txt").write_text("a few words")
+    short.write_text(" \n")
+    for split in ("validation", "test"):
+        with pytest.raises(DataError, match="the training split has no text; give a longer text"):
+            given = {split: str(tmp_path / "validation.txt")}
+            prepare(text_data(train=str(short), **given), byte_bpe, LENGTH, tmp_path / "cache", silent)
     assert not [path for path in (tmp_path / "cache" / "packed").iterdir() if path.is_dir()]
 
 
