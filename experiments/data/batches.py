@@ -23,8 +23,8 @@ def batch(packed: Packed, seed: int, step: int, batch_size: int) -> np.ndarray:
     if batch_size > sequences:
         raise DataError(
             f"batch_size={batch_size}: a batch needs {batch_size * length:,} tokens "
-            f"({batch_size} sequences of {length}), the {packed.split} split has {sequences * length:,} "
-            f"({sequences} sequences); use batch_size={sequences} or less, a smaller length, or more text"
+            f"({batch_size} rows of {length}), the {packed.split} split has {sequences * length:,} "
+            f"({sequences} rows); use batch_size={sequences} or less, a smaller length, or more text"
         )
     position = np.arange(step * batch_size, (step + 1) * batch_size)
     epochs, index = np.divmod(position, sequences)

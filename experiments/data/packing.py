@@ -241,7 +241,7 @@ def _refuse(split: str, spools: dict[str, _Spool], length: int, report: ReportPr
     has = f"the {split} split has {spool.token_count:,} tokens in {documents}"
     if split == "test":
         if spool.documents:
-            report(f"{has}, fewer than a sequence of {length}: it is left out", 0, None)
+            report(f"{has}, fewer than a row of {length} tokens needs: it is left out", 0, None)
         return
     way = "use a longer text or a smaller length"
     if split == "validation":
@@ -249,4 +249,4 @@ def _refuse(split: str, spools: dict[str, _Spool], length: int, report: ReportPr
             "use a longer text (data.validation=FILE); without one, validation is a 20th of the documents of train, "
             f"which has {spools['train'].documents:,}: use more and shorter documents (data.documents=row)"
         )
-    raise DataError(f"{has}, length={length} needs {length - 1} tokens for one sequence: {way}")
+    raise DataError(f"{has}, and a row of {length} tokens needs {length - 1}: {way}")

@@ -51,7 +51,7 @@ def test_made_once_in_another_process(asked, monkeypatch, tmp_path, capfd):
 def test_a_mistake_comes_back_as_it_was_said(asked, tmp_path, in_process):
     short = tmp_path / "short.txt"
     short.write_text("three short words")
-    with pytest.raises(DataError, match="length=16 needs 15 tokens for one sequence"):
+    with pytest.raises(DataError, match="a row of 16 tokens needs 15"):
         prepare_in_child_process(*asked(short))
 
 

@@ -52,8 +52,8 @@ def test_seeds_and_epochs_have_orders_of_their_own() -> None:
 def test_a_split_smaller_than_a_batch_is_refused_with_both_numbers() -> None:
     with pytest.raises(DataError) as error:
         batch(numbered(7, length=100), 0, 0, 64)
-    assert "batch_size=64: a batch needs 6,400 tokens" in str(error.value)
-    assert "the train split has 700 (7 sequences)" in str(error.value)
+    assert "batch_size=64: a batch needs 6,400 tokens (64 rows of 100)" in str(error.value)
+    assert "the train split has 700 (7 rows)" in str(error.value)
     assert "batch_size=7 or less" in str(error.value)
 
 

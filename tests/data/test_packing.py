@@ -243,7 +243,7 @@ def test_texts_that_are_too_short_are_refused_in_numbers(
     for text, message in [
         (" \n\n \n", "the training split has no text; give a longer text"),
         (held_out, r"no text, because other splits got 1 document, all that there are: .*data\.documents=row"),
-        ("a few words", r"the train split has \d+ tokens in 1 document, length=16 needs 15 tokens for one "),
+        ("a few words", r"the train split has \d+ tokens in 1 document, and a row of 16 tokens needs 15: "),
         ("many words " * 99, r"validation split has 0 tokens in 0 .*data.validation=FILE.* of train, which has 1: "),
     ]:
         short.write_text(text)
