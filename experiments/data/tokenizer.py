@@ -214,6 +214,14 @@ def load(path: Path) -> Tokenizer:
         raise DataError(f"{path}: {error}") from error
 
 
+def load_named(settings: FileTokenizer) -> Tokenizer:
+    """The tokenizer of the file that the settings name. Raises DataError."""
+    path, *others = find("tokenizer.path", settings.path)
+    if others:
+        raise DataError(f"tokenizer.path={settings.path}: {1 + len(others)} files match; name one, such as {path}")
+    return load(path)
+
+
 def from_vocabulary(path: Path, *, lowercase: bool) -> Tokenizer:
     """BERT's WordPiece with the tokens of a vocab.txt, one on each line. Raises DataError."""
     try:
@@ -232,7 +240,7 @@ def obtain(
 ) -> tuple[Tokenizer, dict[str, Any]]:
     """The requested tokenizer, from its file, from the cache, or trained; and its identity, JSON-able."""
     if isinstance(settings, FileTokenizer):
-        tokenizer = load(find("tokenizer.path", settings.path)[0])
+        tokenizer = load_named(settings)
         return tokenizer, {"kind": "file", "vocabulary_size": tokenizer.vocabulary_size, "digest": tokenizer.digest}
 
     def make(folder: Path) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from experiments.data.cache import Cache, MissingError
 from experiments.data.corpus import open_corpus
 from experiments.data.packing import Dataset, obtain
-from experiments.data.tokenizer import ReportProgress, Tokenizer, load
+from experiments.data.tokenizer import ReportProgress, Tokenizer, load_named
 from experiments.settings.objective import architecture_of
 from experiments.settings.run import Settings
+from experiments.settings.tokenizer import FileTokenizer
 
 if TYPE_CHECKING:
     from experiments.model.transformer import Transformer
@@ -35,7 +36,7 @@ class Pretraining:
     def tokenizer_digest(self) -> str | None:
         """The digest of a tokenizer from a file, with the sentinels of the objective; None for one that is trained."""
         tokenizer = self.settings.tokenizer
-        return self._of_file(tokenizer.path).digest if tokenizer.kind == "file" else None
+        return self._of_file(tokenizer).digest if tokenizer.kind == "file" else None
 
     def is_ready(self) -> bool:
         """Whether tokenizer and packed text are in the cache."""
@@ -60,10 +61,10 @@ class Pretraining:
         tokenizer = self.settings.tokenizer
         if tokenizer.kind != "file":
             return tokenizer.vocabulary_size + self.sentinels
-        return self._of_file(tokenizer.path).vocabulary_size
+        return self._of_file(tokenizer).vocabulary_size
 
-    def _of_file(self, path: str) -> Tokenizer:
-        return load(Path(path)).with_sentinels(self.sentinels)
+    def _of_file(self, tokenizer: FileTokenizer) -> Tokenizer:
+        return load_named(tokenizer).with_sentinels(self.sentinels)
 
     def remark(self) -> str:
         """Empty: the starting values are functions of the seed."""

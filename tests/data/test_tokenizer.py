@@ -9,10 +9,12 @@ import tokenizers
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.config.compose import compose
 from experiments.data import tokenizer as module
 from experiments.data.errors import DataError
-from experiments.data.tokenizer import SPECIAL, Tokenizer, load, train
-from experiments.settings.tokenizer import TrainedTokenizer
+from experiments.data.tokenizer import SPECIAL, Tokenizer, load, load_named, train
+from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
+from experiments.tasks.pretraining import Pretraining
 
 TRAIN = """
 import json, sys
@@ -146,6 +148,20 @@ def test_truncation_and_padding_of_a_file_are_ignored(trained: Tokenizer, texts:
     (tmp_path / "tokenizer.json").write_text(json.dumps(tree))
     loaded = load(tmp_path / "tokenizer.json")
     assert [ids.tolist() for ids in loaded.encode(texts[:3])] == [ids.tolist() for ids in trained.encode(texts[:3])]
+
+
+def test_a_path_names_one_tokenizer(trained: Tokenizer, tmp_path: Path) -> None:
+    def named(pattern: str) -> Tokenizer:
+        return load_named(FileTokenizer(kind="file", path=f"{tmp_path}/{pattern}"))
+
+    trained.save(tmp_path / "a.json")
+    assert named("a.json").digest == named("*.json").digest == trained.digest
+    trained.save(tmp_path / "b.json")
+    with pytest.raises(DataError, match=r"^tokenizer\.path=.*\*\.json: 2 files match; name one, such as .*a\.json$"):
+        named("*.json")
+    for read in (named, lambda name: Pretraining(compose(["tokenizer=file", f"tokenizer.path={tmp_path}/{name}"]))):
+        with pytest.raises(DataError, match=r"^tokenizer\.path=.*c\.json: there is no such file in "):
+            read("c.json").vocabulary_size()
 
 
 def test_the_dropout_of_a_file_is_ignored(texts: list[str], tmp_path: Path) -> None:
