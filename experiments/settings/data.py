@@ -5,12 +5,23 @@ The kinds are in `experiments/data/kinds/`, one file each. `experiments/data/cor
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-from experiments.settings.group import Group
+from pydantic import AfterValidator, ValidationInfo
+
+from experiments.settings.group import Group, Text
 
 # a document is one row (a line of a text), the rows up to a blank one, or those up to WikiText's next title
 Documents = Literal["row", "blank_line", "article"]
+
+
+def _other_than_source(target: str, others: ValidationInfo) -> str:
+    if target == others.data.get("source"):
+        raise ValueError(f"must differ from data.source={target}")
+    return target
+
+
+Target = Annotated[Text, AfterValidator(_other_than_source)]  # the target's name in pairs, after that of the source
 
 
 class DataSettings(Group):

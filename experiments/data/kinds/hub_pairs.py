@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from experiments.data.errors import OTHER_PAIRS, DataError, suggestion
 from experiments.data.kinds.hub import HubSet
 from experiments.data.readers.pairs import joined
-from experiments.settings.data import Documents
+from experiments.settings.data import Documents, Target
 from experiments.settings.group import Text
 
 
@@ -19,7 +19,7 @@ class HubPairs(HubSet):
     kind: Literal["hub_pairs"]
     column: Text | None  # column with a text for each language; null: one column per language
     source: Text  # source language, as the column or the data set names it
-    target: Text  # target language, as the column or the data set names it
+    target: Target  # target language, as the column or the data set names it
 
     @property
     def grouping(self) -> Documents:

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from experiments.data.local_files import LocalFiles
 from experiments.data.readers import pairs
-from experiments.settings.data import Documents
+from experiments.settings.data import Documents, Target
 from experiments.settings.group import Text
 
 
@@ -18,7 +18,7 @@ class PairFiles(LocalFiles):
     holds_pairs: ClassVar[bool] = True
     kind: Literal["pairs"]
     source: Text  # column of the source in Parquet files; in other files, a line is a source, a tab and a target
-    target: Text  # column of the target in Parquet files
+    target: Target  # column of the target in Parquet files
 
     @property
     def grouping(self) -> Documents:

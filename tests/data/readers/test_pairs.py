@@ -4,6 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from experiments.config.compose import compose
 from experiments.data.cache import Cache
 from experiments.data.corpus import open_corpus
 from experiments.data.errors import DataError
@@ -11,6 +12,7 @@ from experiments.data.kinds.hub_pairs import HubPairs
 from experiments.data.kinds.pairs import PairFiles
 from experiments.data.packing import obtain
 from experiments.data.readers.pairs import joined
+from experiments.failures.failure import Mistake
 from experiments.settings.tokenizer import TrainedTokenizer
 
 TOKENIZER = TrainedTokenizer(kind="byte_bpe", vocabulary_size=300)
@@ -54,6 +56,12 @@ def sides(dataset, split):
             pair.append(tokenizer.decode(side[:end]))
         found.append(tuple(pair))
     return found
+
+
+@pytest.mark.parametrize("words", [["data=pairs", "data.train=x", "data.target=source"], ["data.source=de"]])
+def test_a_target_that_is_its_source_is_refused(words):
+    with pytest.raises(Mistake, match=r"data\.target: must differ from data\.source=(source|de)$"):
+        compose(["model=transformer_nano", *words])
 
 
 def test_every_pair_is_in_one_split_once(made):
