@@ -37,9 +37,11 @@ def matthews(predicted: Values, true: Values) -> float:
 
 
 def pearson(predicted: Values, true: Values) -> float:
-    """Pearson's correlation, -1 to 1; nan where one side is constant."""
+    """Pearson's correlation, in float64, -1 to 1; nan where one side is constant."""
     from scipy.stats import pearsonr
 
+    # predictions of a model are float32, in which scipy would sum
+    predicted, true = predicted.astype(np.float64), true.astype(np.float64)
     return float(pearsonr(predicted, true).statistic) if _vary(predicted, true) else math.nan
 
 

@@ -33,6 +33,14 @@ def test_numbers_by_hand():
     assert score("spearman", np.array([0.1, 0.2, 0.9, 0.5]), true) == pytest.approx(0.8)
 
 
+def test_pearson_s_correlation_of_single_precision_is_computed_in_double():
+    chance = np.random.default_rng(0)
+    true = (5 * chance.random(1500)).astype(np.float32)
+    told = (true + chance.normal(size=1500)).astype(np.float32)
+    in_double = np.corrcoef(told.astype(np.float64), true.astype(np.float64))[0, 1]
+    assert score("pearson", told, true) == pytest.approx(in_double, rel=1e-12)
+
+
 @pytest.mark.parametrize("metric", ["f1", "matthews", "pearson", "spearman"])
 def test_where_it_is_not_defined_it_is_nought(metric):
     assert score(metric, np.zeros(4), np.array([1.0, 0.0, 1.0, 0.0])) == 0.0
