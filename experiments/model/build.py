@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -38,7 +38,7 @@ def build(architecture: str, model: Model, variant: dict[str, Any], vocabulary_s
         last = [linear for layer in transformer.layers for linear in layer.last_maps()]
         scale(last, len(last) ** -0.5)
     if model.embedding_size != model.hidden_size and not ends_with_norm(model.norm):
-        rescale_narrow_embedding(transformer.get_submodule("embedding"), model)
+        rescale_narrow_embedding(transformer, model)
     return transformer
 
 
@@ -56,24 +56,35 @@ def fold_scale(attentions: Sequence[AttentionLayer]) -> None:
                 attention.get_parameter("query.weight").mul_(attention.sizes.key_size**-0.5)
 
 
-def scale(maps: Sequence[nn.Linear], gain: float) -> None:
-    """Multiply the starting values of linear maps by the gain, but those that layers share only once."""
+def scale(maps: Iterable[nn.Linear | nn.Embedding], gain: float) -> None:
+    """Multiply the starting values of linear maps or embeddings by the gain, but those that layers share only once."""
     with torch.no_grad():
-        for linear in dict.fromkeys(maps):
-            linear.weight.mul_(gain)
+        for each in dict.fromkeys(maps):
+            each.weight.mul_(gain)
 
 
-def rescale_narrow_embedding(embedding: nn.Module, model: Model) -> None:
+def rescale_narrow_embedding(transformer: Transformer, model: Model) -> None:
     """Rescale narrow embeddings, so that the residual stream and tied logits start at the same scale as with E = D.
 
     Without a norm after its sums, the stream keeps its initial scale. The first layers would then drown narrow
     embeddings, and for a long time a run would learn only the frequencies of single tokens
     (docs/small_differences.md). Models with such norms start as in Lan et al. 2020.
     """
-    std = model.embedding_size**-0.5
-    with torch.no_grad():
-        for each in embedding.children():
-            if isinstance(each, nn.Linear):
-                each.weight.mul_(std / (model.initial_std or std))
-            elif isinstance(each, nn.Embedding):
-                each.weight.mul_((model.hidden_size / model.embedding_size) ** 0.5)
+    embedding, to_logits = transformer.get_submodule("embedding"), transformer.get_submodule("head.transform")
+    # a logit is a sum over E features, and a scaled one is also divided by sqrt(E)
+    gain = 1.0 if model.output_scaled else (model.hidden_size / model.embedding_size) ** 0.5
+    # those of the model itself start its other streams
+    inputs = (*embedding.children(), *transformer.children())
+    scale((each for each in inputs if isinstance(each, nn.Embedding)), gain)
+    # a norm has undone the gain, and with sinusoids it makes up for the factor sqrt(E)
+    undone = model.embedding_norm or model.position == "sinusoidal"
+    keep_scale(embedding.get_submodule("projection"), model, 1.0 if undone else 1 / gain)
+    # BERT's transform, which is no linear map, ends with a norm
+    keep_scale(to_logits, model)
+
+
+def keep_scale(module: nn.Module, model: Model, gain: float = 1.0) -> None:
+    """Let a linear map start with outputs of the scale of its inputs, times the gain; leave other modules alone."""
+    if isinstance(module, nn.Linear):
+        std = module.in_features**-0.5
+        scale([module], gain * std / (model.initial_std or std))

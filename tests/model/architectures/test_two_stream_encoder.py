@@ -125,6 +125,12 @@ def test_every_parameter_gets_a_finite_gradient(xlnet_of, tokens):
         assert parameter.grad.any() or name.endswith("key.bias"), name
 
 
+def test_the_query_of_narrow_embeddings_starts_at_their_scale(xlnet_of):
+    full, small = (xlnet_of(hidden_size=768, embedding_size=size) for size in (768, 48))
+    assert small.query.weight.std().item() == pytest.approx(4 * full.query.weight.std().item(), rel=0.3)
+    assert small.query.weight.std().item() == pytest.approx(small.embedding.token.weight.std().item(), rel=0.3)
+
+
 def test_without_positions_it_is_refused(xlnet_of):
     with pytest.raises(Mistake, match=r"model\.position=none"):
         xlnet_of(position="none")

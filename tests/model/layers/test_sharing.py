@@ -95,21 +95,37 @@ def test_a_factorised_embedding(bert_of, tokens, head_transform, position):
 
 
 @pytest.mark.parametrize("initial_std", [0.02, None])
-@pytest.mark.parametrize("norm", ["pre", "sandwich", "post"])
-def test_a_factorised_embedding_starts_at_the_scale_of_a_full_one(bert_of, initial_std, norm):
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"norm": "sandwich"},
+        {"head_transform": True},
+        {"embedding_norm": False},
+        {"embedding_norm": False, "position": "sinusoidal"},
+        {"output_scaled": True},
+        {"output_scaled": True, "head_transform": True, "embedding_norm": False},
+    ],
+)
+def test_a_factorised_embedding_starts_at_the_scale_of_a_full_one(bert_of, initial_std, changes):
+    full, small = full_and_small(bert_of, **{"norm": "pre", "initial_std": initial_std, **changes})
+    assert small == pytest.approx(full, rel=0.3)
+
+
+@pytest.mark.parametrize("initial_std", [0.02, None])
+def test_after_norms_a_factorised_embedding_starts_as_that_of_the_authors(bert_of, initial_std):
+    """Every weight alike."""
+    full, small = full_and_small(bert_of, norm="post", initial_std=initial_std)
+    assert small["stream"] == pytest.approx(full["stream"] * 32**0.5 * (initial_std or 32**-0.5), rel=0.2)
+
+
+def full_and_small(bert_of, **changes) -> list[dict[str, float]]:
+    """The scales of the stream and of the logits at the start, with embeddings as wide as the model and narrower."""
     tokens = torch.arange(12).reshape(1, 12)
-    changes = {"norm": norm, "initial_std": initial_std, "hidden_size": 768, "head_transform": True}
-    full, small = bert_of(**changes), bert_of(**changes | {"embedding_size": 32})
-    stream, logits = ([part(model).std().item() for model in (full, small)] for part in (
-        lambda model: model.embedding(tokens), lambda model: model(tokens) - model.head.bias,
-    ))  # fmt: skip
-    if norm == "post" and initial_std:
-        # that of the authors: every weight alike
-        assert stream[1] == pytest.approx(stream[0] * 32**0.5 * 0.02, rel=0.2)
-    else:
-        assert stream[1] == pytest.approx(stream[0], rel=0.2)
-    if norm != "post":
-        assert logits[1] == pytest.approx(logits[0], rel=0.3)
+    # at the scale of the final norm; untrained layers would give outputs that resemble the embeddings of their tokens
+    hidden = torch.randn(12, 768, dtype=torch.float64)
+    models = [bert_of(hidden_size=768, embedding_size=size, **changes) for size in (768, 32)]
+    parts = [(each.embedding(tokens), each.head(hidden, each.embedding.token.weight)) for each in models]
+    return [{"stream": stream.std().item(), "logits": logits.std().item()} for stream, logits in parts]
 
 
 def test_albert_base_has_the_size_of_table_1(settings_of, variant_of):
