@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from attention import multi_head
@@ -44,6 +45,11 @@ class Attention(multi_head.Attention):
             for norm, each in ((self.query_norm, query), (self.key_norm, key))
         )
         return query, key, value
+
+    def fold_scale(self) -> None:
+        """Multiply the gains of the queries by 1 / sqrt(key_size): their norm undoes a factor of the map before it."""
+        with torch.no_grad():
+            self.query_norm.weight.mul_(self.key_size**-0.5)
 
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of multi-head attention, plus the gains of the two norms as parameters."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 from typing import ClassVar, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from attention.kernels.problem import STAGES, Hook, Projection, Stage, checked_maps, checked_mask
@@ -59,8 +60,8 @@ class Sizes(NamedTuple):
 class AttentionLayer(nn.Module):
     """A layer of attention: queries from `x`, keys and values from `memory`, and an output as wide as `x`.
 
-    A mechanism defines `project`, `sizes`, `cost` and `keep_heads`, and may redefine `attend` and `combine`. The class
-    attributes declare what it does not support.
+    A mechanism defines `project`, `sizes`, `cost` and `keep_heads`, and may redefine `attend`, `combine` and
+    `fold_scale`. The class attributes declare what it does not support.
     """
 
     # the stages that a hook sees; without a softmax there are no "weights"
@@ -187,6 +188,16 @@ class AttentionLayer(nn.Module):
 
     def _set_kernel(self, kernel: str) -> None:
         self.kernel = kernel
+
+    def fold_scale(self) -> None:
+        """Multiply the starting queries by 1 / sqrt(key_size), so that unscaled logits start as scaled ones.
+
+        T5 starts this way (Raffel et al. 2020, 1910.10683), and so do talking heads (Shazeer et al. 2020, 2003.02436).
+        Their query maps have variance 1 / (d_model d_k). Otherwise the logits would have variance d_k, and the softmax
+        would start saturated.
+        """
+        with torch.no_grad():
+            self.get_parameter("query.weight").mul_(self.sizes.key_size**-0.5)
 
     def combine(self, heads: Tensor) -> Tensor:
         """Combine the outputs of the heads [B, N, h_v, V] into one vector for each position, [B, N, D]."""

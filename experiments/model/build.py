@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
 import torch
 from torch import nn
 
-from attention.layers.attention_layer import AttentionLayer
 from experiments.model.initialization import initialize
 from experiments.model.layers.norm import deep_gains, ends_with_norm
 from experiments.model.transformer import Transformer
@@ -30,7 +29,10 @@ def build(architecture: str, model: Model, variant: dict[str, Any], vocabulary_s
         transformer = construct(architecture, model, variant, vocabulary_size)
     initialize(transformer, seed, model.initial_std)
     if model.initial_std is None:
-        fold_scale(transformer.attentions)
+        # once, even if layers share them
+        for attention in dict.fromkeys(transformer.attentions):
+            if not attention.scaled:
+                attention.fold_scale()
     if model.norm == "deep":
         scale([linear for layer in transformer.layers for linear in layer.branch_maps()], deep_gains(model.layers).beta)
     if model.branches_scaled:
@@ -40,20 +42,6 @@ def build(architecture: str, model: Model, variant: dict[str, Any], vocabulary_s
     if model.embedding_size != model.hidden_size and not ends_with_norm(model.norm):
         rescale_narrow_embedding(transformer, model)
     return transformer
-
-
-def fold_scale(attentions: Sequence[AttentionLayer]) -> None:
-    """Multiply the query maps of attention with unscaled logits by 1 / sqrt(key_size), so that training starts scaled.
-
-    T5 starts this way (Raffel et al. 2020, 1910.10683), and so do talking heads (Shazeer et al. 2020, 2003.02436).
-    Their query maps have variance 1 / (d_model d_k). Otherwise the logits would have variance d_k, and the softmax
-    would start saturated.
-    """
-    with torch.no_grad():
-        # once, even if layers share them
-        for attention in dict.fromkeys(attentions):
-            if not attention.scaled:
-                attention.get_parameter("query.weight").mul_(attention.sizes.key_size**-0.5)
 
 
 def scale(maps: Iterable[nn.Linear | nn.Embedding], gain: float) -> None:

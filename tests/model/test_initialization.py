@@ -8,6 +8,7 @@ from torch.testing import assert_close
 from experiments.config.groups import options
 from experiments.model.build import build
 from experiments.model.initialization import initialize, path_seed
+from tests.model.conftest import variant_group
 
 
 def assert_shared_equal(first: nn.Module, second: nn.Module) -> int:
@@ -113,7 +114,7 @@ def test_a_module_that_cannot_be_reset_is_refused():
         initialize(nn.ModuleList([nn.Linear(1, 1), Bare()]), seed=0, std=1.0)
 
 
-@pytest.mark.parametrize("variant", ["multi_head", "talking_heads", "gated", "general_bilinear"])
+@pytest.mark.parametrize("variant", [name for name in options("variant") if "scaled" in variant_group(name)])
 @pytest.mark.parametrize("sharing", ["none", "all"])
 def test_by_size_unscaled_logits_start_as_scaled_ones(settings_of, variant_of, tokens, variant, sharing):
     """T5's start: the factor is in the query maps."""
