@@ -37,8 +37,9 @@ def build(architecture: str, model: Model, variant: dict[str, Any], vocabulary_s
         scale([linear for layer in transformer.layers for linear in layer.branch_maps()], deep_gains(model.layers).beta)
     if model.branches_scaled:
         # Radford et al. 2019, 2.3
-        last = [linear for layer in transformer.layers for linear in layer.last_maps()]
-        scale(last, len(last) ** -0.5)
+        for layers in transformer.stacks:
+            last = [linear for layer in layers for linear in layer.last_maps()]
+            scale(last, len(last) ** -0.5)
     if model.embedding_size != model.hidden_size and not ends_with_norm(model.norm):
         rescale_narrow_embedding(transformer, model)
     return transformer

@@ -28,6 +28,11 @@ class Transformer(nn.Module):
         raise NotImplementedError
 
     @property
+    def stacks(self) -> Sequence[Sequence[EncoderLayer]]:
+        """The layers of each residual stream; an encoder-decoder has two."""
+        return [self.layers]
+
+    @property
     def attentions(self) -> list[Any]:
         """Every attention layer; a decoder's layers have two."""
         return [layer.attention for layer in self.layers]

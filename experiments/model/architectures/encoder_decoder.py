@@ -90,7 +90,12 @@ class Architecture(Transformer):
     @property
     def layers(self) -> list[EncoderLayer]:
         """The layers of the encoder, then those of the decoder."""
-        return cast("list[EncoderLayer]", [*self.encoder.layers, *self.decoder.layers])
+        return [layer for stack in self.stacks for layer in stack]
+
+    @property
+    def stacks(self) -> list[list[EncoderLayer]]:
+        """The layers of the encoder, and those of the decoder."""
+        return [cast("list[EncoderLayer]", list(side.layers)) for side in (self.encoder, self.decoder)]
 
     @property
     def attentions(self) -> list[Any]:

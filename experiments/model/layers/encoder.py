@@ -61,9 +61,9 @@ class EncoderLayer(nn.Module):
         return self.feed_forward_residual(x, self.feed_forward)
 
     def branch_maps(self) -> Iterator[nn.Linear]:
-        """The linear maps of the residual branches: value, output and feed-forward."""
+        """The pairs of linear maps on the residual branches: value and output, inner and outer of the feed-forward."""
         yield from (each for name, each in self.attention.named_children() if name in ("value", "output"))
-        yield from (each for each in self.feed_forward.modules() if isinstance(each, nn.Linear))
+        yield from (self.feed_forward.inner, self.feed_forward.outer)
 
     def last_maps(self) -> Iterator[nn.Linear]:
         """The last linear map of each residual branch."""

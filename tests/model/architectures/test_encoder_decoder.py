@@ -141,6 +141,15 @@ def test_scaled_output_and_start_by_size(model_of, tokens, decoder_tokens):
     assert model(tokens, decoder_tokens).std().item() == pytest.approx(1, abs=0.4)
 
 
+def test_the_last_maps_of_each_side_start_smaller_by_its_own_number_of_branches(model_of):
+    """Two in each of the encoder's two layers, three in each of the decoder's."""
+    plain, scaled = (dict(model_of(branches_scaled=each).named_parameters()) for each in (False, True))
+    ends = ("attention.output.weight", "feed_forward.outer.weight")
+    for name, start in plain.items():
+        branches = {"encoder": 4, "decoder": 6}[name.split(".")[0]] if name.endswith(ends) else 1
+        assert_close(scaled[name], start * branches**-0.5)
+
+
 def test_the_first_attention_of_either_side_may_have_no_norm(model_of):
     plain, bare = (model_of(norm="pre", first_norm=first).state_dict().keys() for first in (True, False))
     names = {f"{side}.layers.0.attention_residual.norm" for side in ("encoder", "decoder")}

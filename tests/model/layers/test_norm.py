@@ -58,9 +58,10 @@ def test_deep_gains_by_hand(layers, alpha, beta):
     assert layers * 2 * gains.beta**2 / gains.alpha**2 == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize("gated", [False, True])
 @pytest.mark.parametrize("variant", ["multi_head", "talking_heads", "additive"])
-def test_deep_starts_from_post_with_value_output_and_feed_forward_scaled(bert_of, variant):
-    post, deep = bert_of(variant, norm="post").state_dict(), bert_of(variant, norm="deep").state_dict()
+def test_deep_starts_from_post_with_value_output_and_feed_forward_scaled(bert_of, variant, gated):
+    post, deep = (bert_of(variant, norm=norm, gated=gated).state_dict() for norm in ("post", "deep"))
     assert post.keys() == deep.keys()
     scaled = {name for name, value in deep.items() if not torch.equal(value, post[name])}
     maps = ("attention.value", "attention.output", "feed_forward.inner", "feed_forward.outer")
