@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import torch
 
 # Dense matrix products without sparsity, TFLOP/s: (bf16, fp32 without TF32), from the vendor's data sheets
@@ -20,17 +22,19 @@ PEAKS = {
     "RTX 4090": (165.2, 82.6),
     "RTX 3090": (71.0, 35.6),
 }
+# a word that tells a card from the known one whose name it also has, or says that it is a part of it (MIG, vGPU)
+OTHER = re.compile(r"Ti|D|SUPER|Laptop|MIG|\d+[ABCQ]")
 
 
 def peak_flops(name: str, precision: str) -> float | None:
     """The FLOP/s of the GPU called `name`, as torch names it, in `fp32` or `bf16`; None for a GPU without an entry.
 
-    CPUs have no entry, because their peak depends on clock and power limits that no table has. Nor has a part of a GPU
-    (MIG), whose name contains that of the whole one.
+    CPUs have no entry, because their peak depends on clock and power limits that no table has. Nor has a part of a GPU,
+    or another card whose name contains that of a known one.
     """
     words = name.replace("-", " ").split()
     for gpu, (bf16, fp32) in PEAKS.items():
-        if set(gpu.split()) <= set(words) and not {"Laptop", "MIG"} & set(words):
+        if set(gpu.split()) <= set(words) and not any(map(OTHER.fullmatch, words)):
             return (bf16 if precision == "bf16" else fp32) * 1e12
     return None
 

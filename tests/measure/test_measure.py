@@ -136,7 +136,13 @@ def test_without_proc_the_peak_is_that_of_getrusage(monkeypatch, tmp_path):
         ("NVIDIA A100-SXM4-80GB", 312e12, 19.5e12),
         ("NVIDIA L4", 121e12, 30.3e12),
         ("NVIDIA GeForce RTX 4090 Laptop GPU", None, None),
+        ("NVIDIA GeForce RTX 3090", 71e12, 35.6e12),
+        ("NVIDIA GeForce RTX 3090 Ti", None, None),
+        ("NVIDIA GeForce RTX 4090 D", None, None),
         ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None, None),
+        ("GRID A100-10C", None, None),
+        ("NVIDIA A40-8Q", None, None),
+        ("NVIDIA L40S-12C", None, None),
         ("Tesla K80", None, None),
     ],
 )
