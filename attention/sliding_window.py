@@ -54,6 +54,11 @@ class Attention(multi_head.Attention):
         return super().attend(x, memory, query, key, value, options)
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """Cost of multi-head attention to the own sequence, with a cache of at most `window` + 1 positions."""
+        """Cost of multi-head attention. With as many queries as memory positions, the cache holds `window` + 1 of them.
+
+        Other numbers are those of attention to another sequence.
+        """
         cost = super().cost(queries, memory)
+        if queries != memory:
+            return cost
         return dataclasses.replace(cost, cached=cost.cached // max(1, memory) * min(memory, self.window + 1))

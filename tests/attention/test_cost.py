@@ -73,7 +73,9 @@ def test_what_is_kept_of_the_memory(name):
 
 def test_what_else_is_kept_of_the_memory():
     assert build("general_bilinear", 8, 4, memory_size=6).cost(7, 9).cached == 9 * 6, "the memory itself"
-    assert build("sliding_window", 8, 4, window=2).cost(9, 9).cached == 3 * 2 * 8
+    windowed = build("sliding_window", 8, 4, window=2)
+    assert windowed.cost(9, 9).cached == 3 * 2 * 8
+    assert windowed.cost(7, 9).cached == 9 * 2 * 8, "all of another sequence"
     dynamic = build("talking_heads", 8, 4, dynamic=["x2l", "m2l"]).cost(7, 9).cached
     assert dynamic == 9 * (2 * 8 + 4 * 4), "a projection for each position of the memory"
 
