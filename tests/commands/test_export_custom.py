@@ -15,9 +15,11 @@ from types import SimpleNamespace
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from experiments.commands.export_checkpoint import CUSTOM, export_run
+from experiments.commands.export_custom import custom_model
 from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.config.compose import compose
 from experiments.config.groups import options
@@ -148,6 +150,18 @@ def test_a_text_has_the_special_tokens_of_the_training(name, tokens, begins, tmp
     assert {key: config[key] for key in config if key in ("bos_token_id", "decoder_start_token_id")} == {
         begins: inner.token_to_id("[CLS]")
     }
+
+
+@pytest.mark.parametrize(("name", "shift"), [("multi_head", 0), ("causal", 1)])
+def test_only_a_causal_model_shifts_its_labels(name, shift, tmp_path):
+    code = import_module("experiments.formats.custom.modeling_attn")
+    config = code.AttnConfig(**custom_model(compose([*SMALL, *words_of(name)]), 40, {}).config)
+    config.name_or_path = str(tmp_path)
+    tokens = torch.arange(20).reshape(2, 10)
+    labels = tokens.where(tokens % 3 > 0, -100)
+    output = code.AttnModel(config).eval()(tokens, labels=labels)
+    predicted = output.logits[:, : 10 - shift].flatten(0, 1)
+    assert_close(output.loss, cross_entropy(predicted, labels[:, shift:].flatten()))
 
 
 @pytest.mark.campaign

@@ -25,7 +25,11 @@ from .configuration_attn import AttnConfig
 
 
 class AttnModel(PreTrainedModel):
-    """The model with its pretraining head. `labels`: int64 [B, N], -100 where nothing is predicted."""
+    """The model with its pretraining head. `labels`: int64 [B, N], -100 where nothing is predicted.
+
+    The labels of a causal model are the tokens themselves, as elsewhere in transformers: position n predicts label
+    n + 1. In every other model, position n predicts label n, in an encoder-decoder position n of the decoder.
+    """
 
     config_class = AttnConfig
     config: AttnConfig
@@ -50,7 +54,10 @@ class AttnModel(PreTrainedModel):
         inputs = {name: tensor for name, tensor in optional.items() if tensor is not None}
         mask = None if attention_mask is None else attention_mask.bool()
         logits = self.model(input_ids, mask=mask, **inputs)
-        loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        loss = None
+        if labels is not None:
+            predicted, targets = (logits[:, :-1], labels[:, 1:]) if self.model.causal else (logits, labels)
+            loss = F.cross_entropy(predicted.flatten(0, 1), targets.flatten())
         return MaskedLMOutput(loss=loss, logits=logits)
 
     def _init_weights(self, module: torch.nn.Module) -> None:
