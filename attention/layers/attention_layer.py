@@ -124,7 +124,8 @@ class AttentionLayer(nn.Module):
         and one for the keys. dropout_seed (int64, no dimensions) decides in training which weights are dropped.
         earlier passes through all layers of a model in a forward pass; the first layer gets it empty. Raises TypeError
         for an input that isn't a tensor, and ValueError for a single rotary with a memory, for shapes that don't fit,
-        for a mask that isn't bool, for dropout without a seed, and for a backend that can't do the layer.
+        for a mask that isn't bool, for dropout without a seed, and for a backend that can't do the layer. Only the
+        mechanism knows D_M: torch raises RuntimeError for a memory of another width.
         """
         _check_tensors(x=x, memory=memory, mask=mask, bias=bias)
         if memory is not None and callable(rotary):

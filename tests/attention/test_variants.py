@@ -288,6 +288,9 @@ def test_an_input_that_does_not_fit_is_named(variant):
         *inputs, more = given if isinstance(given[-1], dict) else (*given, {})
         with pytest.raises(error, match=re.escape(message)):
             layer(*inputs, **more)
+    # the mechanism's own maps refuse it
+    with pytest.raises(RuntimeError):
+        layer(x, other[..., 1:])
 
 
 @pytest.mark.parametrize("size", [3.0, "3", None])
