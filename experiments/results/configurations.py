@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,9 +66,7 @@ def comparable(results: Sequence[Fields], rows: Sequence[Fields], settings: Sequ
         configurations[place].runs.append(number)
         if is_finished(result):
             configurations[place].finished[result["seed"]] = number
-    usual = _usual(columns, [rows[configuration.runs[0]] for configuration in configurations.values()])
-    for configuration in configurations.values():
-        configuration.name = _name(columns, rows[configuration.runs[0]], usual)
+    _give_names(list(configurations.values()), columns, rows)
     texts = _texts([of_key[key] for key in order])
     return Comparable(columns, list(configurations.values()), texts)
 
@@ -126,6 +124,22 @@ def _settings_key(conditions: Mapping[str, Any]) -> str:
     return _key({name: value for name, value in conditions.items() if CONDITIONS[name].startswith("config.")})
 
 
+def _give_names(configurations: Sequence[Configuration], columns: Sequence[str], rows: Sequence[Fields]) -> None:
+    """Name configurations by the settings that distinguish them: "talking_heads, heads 24".
+
+    A setting that is null or has its usual value is said only where two names would be the same without it.
+    """
+    usual = _usual(columns, [rows[each.runs[0]] for each in configurations])
+    alike: dict[tuple[int, str], list[Configuration]] = {}
+    for each in configurations:
+        each.name = _name(columns, rows[each.runs[0]], usual)
+        alike.setdefault((each.comparison, each.name), []).append(each)
+    for same in alike.values():
+        differing = [column for column in columns if len({str(rows[each.runs[0]][column]) for each in same}) > 1]
+        for each in same:
+            each.name = _name(columns, rows[each.runs[0]], usual, differing)
+
+
 def _usual(columns: Sequence[str], rows: Sequence[Fields]) -> dict[str, str]:
     """The values of settings in groups, such as `model.position`, that more than half of the configurations have.
 
@@ -135,18 +149,19 @@ def _usual(columns: Sequence[str], rows: Sequence[Fields]) -> dict[str, str]:
     return {column: value for column, [(value, count)] in counts.items() if 2 * count > len(rows)}
 
 
-def _name(columns: Sequence[str], row: Fields, usual: Mapping[str, str]) -> str:
-    """The settings that distinguish a configuration, as a name: "talking_heads, heads 24".
+def _name(columns: Sequence[str], row: Fields, usual: Mapping[str, str], differing: Collection[str] = ()) -> str:
+    """A configuration's settings, without those that are null or usual unless they are `differing`.
 
-    A setting with its usual value is not said, and the group of a setting only if another has the same last word.
+    The group of a setting is said only if another has the same last word.
     """
     words = Counter(column.rpartition(".")[2] for column in columns)
     parts = []
     for column in columns:
-        if row[column] is not None and usual.get(column) != str(row[column]):
+        if column in differing or (row[column] is not None and usual.get(column) != str(row[column])):
             word = column.rpartition(".")[2]
             name = word if words[word] == 1 else column
-            parts.append(str(row[column]) if column == "variant" else f"{name} {row[column]}")
+            value = "null" if row[column] is None else str(row[column])
+            parts.append(value if column == "variant" else f"{name} {value}")
     return ", ".join(parts) or str(row["variant"])
 
 

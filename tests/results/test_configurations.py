@@ -121,6 +121,13 @@ def test_a_name_leaves_out_the_group_of_a_setting_and_what_most_have():
     }
 
 
+def test_configurations_of_one_comparison_have_different_names():
+    clips = ((None, 2), (1.0, 2), (1.0, 4))
+    runs = [of(f"{clip}-{heads}", heads=heads, optimizer={"clip": clip}) for clip, heads in clips]
+    # the usual clip is said only where the name needs it
+    assert [name for name, _ in grouped(*runs)] == ["heads 2, clip null", "heads 2, clip 1.0", "heads 4"]
+
+
 def test_runs_that_differ_in_more_than_the_seed_are_apart():
     talking = [of(f"talking{seed}", variant="talking_heads", seed=seed, learning_rate=1e-3) for seed in (0, 1)]
     # the seed alone would tell these two apart
