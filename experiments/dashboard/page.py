@@ -155,7 +155,7 @@ def _configuration(of: Configuration, rows: list[Row], settings: list[str], meas
     several = [column for column in WITH_INTERVAL if len(values.get(column, ())) > 1]
     return {
         "name": of.name,
-        "values": [rows[of.runs[0]][column] for column in settings],
+        "values": [of.settings[column] for column in settings],
         "comparison": of.comparison,
         "runs": of.runs,
         "ended": list(of.finished.values()),

@@ -83,7 +83,8 @@ def table_of(results: list[Fields]) -> list[Fields]:
     columns |= _places(key for key in differing if key not in (*own, *origins))
     columns |= _places(_telling(values, own, _places(SIZES)))
     columns["seed"] = "seed"
-    # each seed may be fine-tuned from its own pretrained run
+    # each seed may be fine-tuned from its own pretrained run, whose steps say more than its name
+    origins.sort(key=lambda key: key != "origin.step")
     columns |= _places(_telling(values, origins, columns))
     columns |= _measured(results)
     return rows_of(values, columns)

@@ -26,6 +26,8 @@ class Configuration:
     comparison: int  # number of its conditions
     runs: list[int] = field(default_factory=list)
     finished: dict[int, int] = field(default_factory=dict)  # seed -> run that has ended with a loss
+    # by column, without the seed; those of the pretrained run are null unless a seed was fine-tuned from several
+    settings: Fields = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Comparable:
 def comparable(results: Sequence[Fields], rows: Sequence[Fields], settings: Sequence[str]) -> Comparable:
     """Group runs into configurations, and configurations by their conditions.
 
+    Each seed may be fine-tuned from its own pretrained run, which therefore separates only runs of one seed.
+
     results: the runs. rows: their columns, as of `attn compare`. settings: the columns that are settings.
     """
     columns = _distinguishing(
@@ -57,16 +61,23 @@ def comparable(results: Sequence[Fields], rows: Sequence[Fields], settings: Sequ
         counts[key] = counts.get(key, 0) + is_finished(result)
     _join_unfinished(keys, conditions, results)
     order = sorted(dict.fromkeys(keys), key=lambda key: -counts[key])
-    configurations: dict[Any, Configuration] = {}
+    origins = [column for column in columns if column.startswith("origin.")]
+    own = [column for column in columns if column not in origins]
+    places = [(key, *(str(row[column]) for column in own)) for key, row in zip(keys, rows, strict=True)]
+    times = Counter((place, result["seed"]) for place, result in zip(places, results, strict=True))
+    configurations: dict[tuple[str, ...], Configuration] = {}
     for number in sorted(range(len(results)), key=lambda number: results[number]["seed"] or 0):
-        key, result, row = keys[number], results[number], rows[number]
-        place = (key, *(str(row[column]) for column in columns))
+        place, result, row = places[number], results[number], rows[number]
+        repeated = times[place, result["seed"]] > 1
+        origin = {column: row[column] if repeated else None for column in origins}
+        place += tuple(map(str, origin.values()))
         if place not in configurations:
-            configurations[place] = Configuration("", order.index(key))
+            values = {column: row[column] for column in settings if column != "seed"} | origin
+            configurations[place] = Configuration("", order.index(keys[number]), settings=values)
         configurations[place].runs.append(number)
         if is_finished(result):
             configurations[place].finished[result["seed"]] = number
-    _give_names(list(configurations.values()), columns, rows)
+    _give_names(list(configurations.values()), columns)
     texts = _texts([of_key[key] for key in order])
     return Comparable(columns, list(configurations.values()), texts)
 
@@ -124,27 +135,24 @@ def _settings_key(conditions: Mapping[str, Any]) -> str:
     return _key({name: value for name, value in conditions.items() if CONDITIONS[name].startswith("config.")})
 
 
-def _give_names(configurations: Sequence[Configuration], columns: Sequence[str], rows: Sequence[Fields]) -> None:
+def _give_names(configurations: Sequence[Configuration], columns: Sequence[str]) -> None:
     """Name configurations by the settings that distinguish them: "talking_heads, heads 24".
 
     A setting that is null or has its usual value is said only where two names would be the same without it.
     """
-    usual = _usual(columns, [rows[each.runs[0]] for each in configurations])
+    usual = _usual(columns, [each.settings for each in configurations])
     alike: dict[tuple[int, str], list[Configuration]] = {}
     for each in configurations:
-        each.name = _name(columns, rows[each.runs[0]], usual)
+        each.name = _name(columns, each.settings, usual)
         alike.setdefault((each.comparison, each.name), []).append(each)
     for same in alike.values():
-        differing = [column for column in columns if len({str(rows[each.runs[0]][column]) for each in same}) > 1]
+        differing = [column for column in columns if len({str(each.settings[column]) for each in same}) > 1]
         for each in same:
-            each.name = _name(columns, rows[each.runs[0]], usual, differing)
+            each.name = _name(columns, each.settings, usual, differing)
 
 
 def _usual(columns: Sequence[str], rows: Sequence[Fields]) -> dict[str, str]:
-    """The values of settings in groups, such as `model.position`, that more than half of the configurations have.
-
-    rows: one of each configuration.
-    """
+    """The values of settings in groups, such as `model.position`, that more than half of the configurations have."""
     counts = {column: Counter(str(row[column]) for row in rows).most_common(1) for column in columns if "." in column}
     return {column: value for column, [(value, count)] in counts.items() if 2 * count > len(rows)}
 

@@ -48,8 +48,7 @@ def _tables(results: list[Fields], eligible: Collection[int]) -> list[list[Field
         conditions = {"conditions": says} if len(found.comparisons) > 1 else {}
         table = []
         for number, of in members.items():
-            row: Fields = conditions | {"configuration": of.name}
-            row |= {column: rows[of.runs[0]][column] for column in settings if column != "seed"}
+            row: Fields = conditions | {"configuration": of.name} | of.settings
             row["seeds"] = len(of.finished)
             for column in numbers:
                 row |= _mean(column, [rows[run][column] for run in of.finished.values()], column in spread)

@@ -151,3 +151,26 @@ def test_a_name_says_what_differs_besides_the_variant(more, said):
     alike = {"learning_rate": 1e-3, "optimizer": {"clip": 1.0}}
     runs = [of("plain", **alike), of("talking", variant="talking_heads", **alike | more)]
     assert [name for name, _ in grouped(*runs)][1] == f"talking_heads, {said}"
+
+
+def finetuned(seed: int, origin: int, step: int = 40, **more: Any) -> Fields:
+    """A run from the weights of a pretrained one."""
+    weights = {"run": f"pretrained-{origin}-{step}", "step": step}
+    return of(f"{seed}-{origin}-{step}", seed=seed, task={"name": "sst2"}, origin=weights, **more)
+
+
+def test_a_second_fine_tuning_of_one_seed_leaves_the_other_seeds_together():
+    runs = [finetuned(seed, seed, heads=heads) for seed in range(4) for heads in (6, 12)]
+    again = finetuned(0, 1, heads=6)
+    assert set(grouped(*runs)) == {("heads 6", ""), ("heads 12", "")}
+    assert grouped(*runs, again) == {
+        ("heads 6, run pretrained-0-40", ""): (1, 0),
+        ("heads 6, run pretrained-1-40", ""): (1, 0),
+        ("heads 6", ""): (3, 0),
+        ("heads 12", ""): (4, 0),
+    }
+
+
+def test_seeds_that_were_pretrained_for_different_steps_are_apart():
+    runs = [finetuned(seed, seed, step) for seed in range(2) for step in (40, 60)]
+    assert grouped(*runs) == {("step 40", ""): (2, 0), ("step 60", ""): (2, 0)}
