@@ -20,6 +20,7 @@ from experiments.heads.measures.distance import (
 from experiments.heads.measures.profile import (
     confidence,
     entropy,
+    entropy_share,
     is_rarest,
     offset_pointed_to,
     profile_heads,
@@ -38,6 +39,21 @@ def test_entropy_is_that_of_each_row():
     quarter = 0.25 * math.log(4) + 0.75 * math.log(4 / 3)
     expected = torch.tensor([[[quarter, math.log(2)], [0, 0]]], dtype=torch.float64)
     torch.testing.assert_close(entropy(WEIGHTS), expected)
+
+
+def test_the_share_of_the_entropy_is_over_the_positions_that_a_query_may_attend_to():
+    even = torch.ones(5, 5).tril().double()
+    one = torch.eye(5).double()
+    share, several = entropy_share(torch.stack([even / even.sum(-1, keepdim=True), one])[None])
+    assert several.tolist() == [[[False, True, True, True, True]]]
+    torch.testing.assert_close(share[0], torch.tensor([[0.0, 1, 1, 1, 1], 5 * [0.0]]).double())
+
+
+def test_even_attention_is_broad_in_a_causal_model(known, trained_run_of, monkeypatch):
+    monkeypatch.setattr(known, "causal", True)
+    uniform = profile_heads(trained_run_of(known))[0][1]
+    assert uniform["entropy"] == pytest.approx(sum(map(math.log, range(2, 9))) / 7)
+    assert uniform["entropy_share"] == pytest.approx(1) and uniform["role"] == "broad"
 
 
 def test_confidence_is_the_largest_weight_on_a_token_that_is_not_special():

@@ -3,6 +3,7 @@
 
 const HEAD_MEASURES = {
   entropy: "entropy of the weights (nats)",
+  entropy_share: "entropy as a share of the largest possible",
   confidence: "largest weight on a token that is not special",
   special: "weight on special tokens",
   previous: "weight on the previous token",

@@ -22,12 +22,23 @@ MAX_OFFSET = 8  # largest offset of a positional head, in either direction
 POSITIONAL_SHARE = 0.9  # share of the tokens (Voita et al.)
 RARE_TOKEN_SHARE = 0.5  # share of the sequences' tokens (Voita et al.)
 SPECIAL_WEIGHT_SHARE = 0.5  # share of the weight on special tokens
-BROAD_ENTROPY_SHARE = 0.8  # share of the largest possible entropy
+BROAD_ENTROPY_SHARE = 0.8  # share of the largest entropy that a query can have
 
 
 def entropy(weights: Tensor) -> Tensor:
     """[..., M] -> [...], nats, between 0 and ln M (Clark et al., section 3.3)."""
     return -torch.xlogy(weights, weights).sum(-1)
+
+
+def entropy_share(weights_BHNM: Tensor) -> tuple[Tensor, Tensor]:
+    """[B, H, N]: the entropy divided by ln of the number of positions that the query may attend to; and bool [B, 1, N]:
+    whether these are several. A query that may attend to one position has the share 0.
+
+    A position to which no head of the layer attends is taken as masked.
+    """
+    allowed_BN = (weights_BHNM > 0).any(1).sum(-1)
+    several = (allowed_BN > 1)[:, None]
+    return torch.where(several, entropy(weights_BHNM) / allowed_BN[:, None].clamp(min=2).log(), 0.0), several
 
 
 def confidence(weights_BHNM: Tensor, special_BM: Tensor) -> Tensor:
@@ -84,16 +95,18 @@ def profile_heads(run: TrainedRun) -> tuple[list[dict[str, Any]], dict[Part, int
         row
         for part in parts
         for layer, place in enumerate(part.places, 1)
-        for row in _rows(part, layer, {name: (total / queries[part]).tolist() for name, total in sums[place].items()},
-                         lengths[part])
-    ]  # fmt: skip
+        for row in _rows(part, layer, {name: (total / queries[part]).tolist() for name, total in sums[place].items()})
+    ]
     return rows, lengths
 
 
-def _rows(part: Part, layer: int, means: dict[str, list[float]], length: int) -> Iterator[dict[str, Any]]:
+def _rows(part: Part, layer: int, means: dict[str, list[float]]) -> Iterator[dict[str, Any]]:
     """A row for each head of a layer."""
     for head in range(len(means["entropy"])):
-        row: dict[str, Any] = {name: each[head] for name, each in means.items() if not name.startswith("points_to_")}
+        row: dict[str, Any] = {
+            name: each[head] for name, each in means.items() if not name.startswith(("points_to_", "several"))
+        }
+        row["entropy_share"] /= means["several"][0] or 1.0
         row |= part.row | {"layer": layer, "head": head + 1}
         if part.places_compare:
             share_by_offset = {
@@ -101,15 +114,18 @@ def _rows(part: Part, layer: int, means: dict[str, list[float]], length: int) ->
             }
             best_offset = max(share_by_offset, key=lambda offset: share_by_offset[offset])
             row |= {"offset": best_offset, "offset_share": share_by_offset[best_offset]}
-        yield row | {"role": role_of(row, length)}
+        yield row | {"role": role_of(row)}
 
 
 def _quantities(run: TrainedRun, part: Part, weights: Tensor, memory_BM: Tensor) -> dict[str, Tensor]:
-    """Each [B, H, N]. Offsets are those of positions of one text."""
+    """Each [B, H, N], or [B, 1, N] for all heads. Offsets are those of positions of one text."""
     special = run.is_special(memory_BM)
     rare = is_rarest(memory_BM, special, torch.from_numpy(run.dataset.unigram.copy()))
+    share, several = entropy_share(weights)
     quantities = {
         "entropy": entropy(weights),
+        "entropy_share": share,
+        "several": several,
         "confidence": confidence(weights, special),
         "special": weight_on(weights, special),
         "rarest": rare[:, None].expand(-1, weights.shape[1], -1).gather(-1, weights.argmax(-1)),
@@ -125,7 +141,7 @@ def _quantities(run: TrainedRun, part: Part, weights: Tensor, memory_BM: Tensor)
     return quantities
 
 
-def role_of(row: dict[str, Any], length: int) -> str:
+def role_of(row: dict[str, Any]) -> str:
     """The main role of a head: the first that fits of positional, rare tokens, special tokens, broad, mixed."""
     if row.get("offset_share", 0.0) >= POSITIONAL_SHARE:
         return "positional"
@@ -133,6 +149,6 @@ def role_of(row: dict[str, Any], length: int) -> str:
         return "rare tokens"
     if row["special"] > SPECIAL_WEIGHT_SHARE:
         return "special tokens"
-    if row["entropy"] > BROAD_ENTROPY_SHARE * torch.tensor(float(length)).log().item():
+    if row["entropy_share"] > BROAD_ENTROPY_SHARE:
         return "broad"
     return "mixed"
