@@ -218,8 +218,11 @@ def projection_maps(layers: Sequence[dict[str, Array]]) -> Figure:
 
 
 @styled
-def projection_distances(distances: Mapping[str, Sequence[float | None]], chance: float) -> Figure:
-    """The distance of each layer's projections from the identity and from a diagonal matrix."""
+def projection_distances(distances: Mapping[str, Sequence[float | None]], chance: float | None) -> Figure:
+    """The distance of each layer's projections from the identity and from a diagonal matrix.
+
+    chance: the share off the diagonal of a random matrix; None if it depends on the projection.
+    """
     figure, axes = new_figure(1, 2, 2.5)
     for panel, kind in zip(axes[0], ("identity", "diagonal"), strict=True):
         names = [name for name in distances if name.endswith(kind)]
@@ -232,9 +235,10 @@ def projection_distances(distances: Mapping[str, Sequence[float | None]], chance
         panel.set_ylim(0, 1.08 * panel.get_ylim()[1])
     axes[0, 0].set_title("Distance from the identity: ||P - I|| / ||I||")
     axes[0, 1].set_title("Share of the squared entries off the diagonal")
-    random = axes[0, 1].axhline(chance, color=GREY, linestyle=":", label="a random matrix")
     axes[0, 1].set_ylim(0, 1.08)
-    axes[0, 1].legend(handles=[random], fontsize=8)
+    if chance is not None:
+        random = axes[0, 1].axhline(chance, color=GREY, linestyle=":", label="a random matrix")
+        axes[0, 1].legend(handles=[random], fontsize=8)
     axes[0, 0].legend(fontsize=8)
     return figure
 

@@ -13,6 +13,7 @@ from experiments.heads.measures.projections import (
     distance_from_identity,
     effective_partners,
     off_diagonal_share,
+    random_off_diagonal,
     static_projections,
 )
 from experiments.heads.measures.rank import divergence_by_rank, effective_rank, numerical_rank
@@ -46,7 +47,7 @@ def test_the_projections_of_a_model(bert_of):
     assert static_projections(bert_of("multi_head")) == [{}, {}]
 
 
-@pytest.mark.parametrize("heads", [4, 24])
+@pytest.mark.parametrize("heads", [3, 4, 24])
 @pytest.mark.parametrize(("mixing", "said"), [(1.0, "neither diagonal nor sparse"), (0.01, "nearly diagonal")])
 def test_whether_heads_mix_is_said_for_any_number_of_heads(bert_of, monkeypatch, heads, mixing, said):
     noise = torch.randn(heads, heads, generator=torch.Generator().manual_seed(0))
@@ -54,6 +55,34 @@ def test_whether_heads_mix_is_said_for_any_number_of_heads(bert_of, monkeypatch,
     monkeypatch.setattr(projections.projections, "static_projections", lambda model: [layer, layer])
     section = projections.make(SimpleNamespace(model=bert_of("talking_heads")), HeadsOptions())
     assert said in section.text
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 6), (6, 2)])
+def test_random_matrices_are_off_the_diagonal_as_expected(shape):
+    matrices = torch.randn(4000, *shape, generator=torch.Generator().manual_seed(0))
+    found = sum(map(off_diagonal_share, matrices)) / len(matrices)
+    assert found == pytest.approx(random_off_diagonal(matrices[0]), abs=0.01)
+
+
+def test_what_is_said_of_projections_depends_on_their_own_numbers_of_heads(bert_of, monkeypatch):
+    model, lines = SimpleNamespace(model=bert_of("talking_heads")), []
+    monkeypatch.setattr(projections.figures, "projection_distances", lambda curves, chance: lines.append(chance))
+    monkeypatch.setattr(projections.figures, "titled", lambda figure, title: figure)
+
+    def said(**layer: torch.Tensor) -> str:
+        monkeypatch.setattr(projections.projections, "static_projections", lambda model: [layer, layer])
+        return projections.make(model, HeadsOptions()).text
+
+    assert "(79% in a random matrix), and a head effectively talks to 5.0 of 4 or 6 heads" in said(
+        P_l=torch.ones(2, 4), P_w=torch.ones(4, 6)
+    )
+    assert "(83% in a random matrix), and a head effectively talks to 4.0 of 2 or 6 heads" in said(
+        P_l=torch.ones(2, 6), P_w=torch.ones(6, 2)
+    )
+    assert lines == [None, pytest.approx(5 / 6)]
+    # each of three heads talks to one other
+    assert "nearly diagonal or sparse" in said(P_l=torch.eye(3).roll(1, 0))
+    assert "neither diagonal nor sparse" in said(P_l=torch.ones(2, 2))
 
 
 def test_ranks():

@@ -32,15 +32,21 @@ def distance_from_identity(matrix: Tensor) -> float | None:
 
 
 def off_diagonal_share(matrix: Tensor) -> float:
-    """The share of the squared entries off the diagonal: 0 for a diagonal P, 1 - 1 / h on average for a random one."""
+    """The share of the squared entries off the diagonal: 0 for a diagonal P, `random_off_diagonal` for a random one."""
     total = matrix.square().sum()
     return float(1 - matrix.diagonal().square().sum() / total)
+
+
+def random_off_diagonal(matrix: Tensor) -> float:
+    """The mean share of the squared entries off the diagonal in random matrices [a, b]: 1 - 1 / max(a, b)."""
+    return 1 - 1 / max(matrix.shape)
 
 
 def effective_partners(matrix: Tensor) -> float:
     """The effective number of heads that a head talks to: (sum p^2)^2 / sum p^4 for each row, averaged.
 
-    1 if each row has one entry, h if all entries have the same size, about h / 3 for normally distributed ones.
+    1 if each row has one entry, b in a matrix [a, b] whose entries have the same size, about (b + 2) / 3 for normally
+    distributed ones.
     """
     square = matrix.square()
     return float((square.sum(1).square() / square.square().sum(1)).mean())

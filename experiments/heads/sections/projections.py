@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from experiments.heads import figures
 from experiments.heads.measures import projections
@@ -35,19 +36,6 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         for layer, by_name in enumerate([matrices[place] for place in part.places], 1)
         for name, matrix in by_name.items()
     ]  # fmt: skip
-    columns = next(iter(matrices[0].values())).shape[1]
-    chance = 1 - 1 / columns
-    off_diagonal, partners = (float(np.mean([row[name] for row in summary])) for name in ("off_diagonal", "partners"))
-    text = (
-        "P_l mixes the logits, and P_w mixes the weights; blue entries subtract. On average "
-        f"{off_diagonal:.0%} of the squared entries are off the diagonal ({chance:.0%} in a random matrix), and a head "
-        f"effectively talks to {partners:.1f} of {columns} heads. The projections are "
-        + (
-            "neither diagonal nor sparse, like those of the paper."
-            if off_diagonal > 0.5 and partners > columns / 4
-            else "nearly diagonal or sparse."
-        )
-    )
     pictures = {}
     for part in parts:
         curves: dict[str, list[float | None]] = {}
@@ -55,7 +43,34 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
             curves.setdefault(f"{row['matrix']} identity", []).append(row["from_identity"])
             curves.setdefault(f"{row['matrix']} diagonal", []).append(row["off_diagonal"])
         layers = [{name: matrix.numpy() for name, matrix in matrices[place].items()} for place in part.places]
+        chances = {
+            projections.random_off_diagonal(matrix) for place in part.places for matrix in matrices[place].values()
+        }
         pictures[part.of("projections")] = figures.titled(figures.projection_maps(layers), part.title)
-        distances = figures.projection_distances(curves, chance)
+        distances = figures.projection_distances(curves, chances.pop() if len(chances) == 1 else None)
         pictures[part.of("projection_distances")] = figures.titled(distances, part.title)
+    text = _in_words([matrix for by_name in matrices for matrix in by_name.values()])
     return Section("How the heads talk", text, pictures, {"projections": entries, "projection_distances": summary})
+
+
+def _in_words(matrices: list[Tensor]) -> str:
+    off_diagonal, chance, partners, reached = (
+        float(np.mean([measure(matrix) for matrix in matrices]))
+        for measure in (
+            projections.off_diagonal_share, projections.random_off_diagonal, projections.effective_partners, _reached,
+        )
+    )  # fmt: skip
+    columns = " or ".join(map(str, sorted({matrix.shape[1] for matrix in matrices})))
+    # a random matrix reaches a third
+    mixes = off_diagonal > chance / 2 and reached > 1 / 4
+    return (
+        "P_l mixes the logits, and P_w mixes the weights; blue entries subtract. On average "
+        f"{off_diagonal:.0%} of the squared entries are off the diagonal ({chance:.0%} in a random matrix), and a head "
+        f"effectively talks to {partners:.1f} of {columns} heads. The projections are "
+        + ("neither diagonal nor sparse, like those of the paper." if mixes else "nearly diagonal or sparse.")
+    )
+
+
+def _reached(matrix: Tensor) -> float:
+    """The share of the heads, besides one, that a head effectively talks to."""
+    return (projections.effective_partners(matrix) - 1) / max(1, matrix.shape[1] - 1)
