@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ def heads_of(folder: Path, index: Index) -> dict[str, Any] | None:
 
     The numbers stand under the name of their attention: `encoder`, `decoder` and `cross` in an encoder-decoder, and ""
     in other models, which have one kind. `measures`: name -> [L][H]; `roles`: [L][H]; `plane`: [layer, head, x, y] for
-    each head; `projections`: name -> [L][H][H].
+    each head; `projections`: name -> [L][H][H]. Without a softmax, heads have no roles and no plane.
     """
     measured = folder / "heads"
 
@@ -36,12 +35,12 @@ def heads_of(folder: Path, index: Index) -> dict[str, Any] | None:
 
         return index.read(measured / name, checked, beside=[DIGESTS])
 
-    heads = read("heads.parquet")
-    if heads is None:
+    found = {name: read(f"{name}.parquet") for name in (*TABLES, "plane", "projections")}
+    if all(found[name] is None for name in TABLES):
         return None
-    tables = {name: read(f"{name}.parquet") or [] for name in ("importance", "plane", "projections")}
-    tables["heads"] = heads
-    return {name: _numbers(_of_attention(tables, name)) for name in dict.fromkeys(map(_attention, heads))}
+    tables = {name: rows or [] for name, rows in found.items()}
+    names = dict.fromkeys(_attention(row) for name in TABLES for row in tables[name])
+    return {name: _numbers(_of_attention(tables, name)) for name in names}
 
 
 def _attention(row: dict[str, Any]) -> str:
@@ -85,19 +84,17 @@ def by_head(rows: Rows, column: str) -> list[list[Any]]:
 
 def matrices(rows: Rows) -> dict[str, list[list[list[float]]]]:
     """A matrix for each layer, by projection. Rows are the heads before it, columns the heads after it."""
-    return {name: [_matrix(rows, name, layer) for layer in _known(rows, "layer")] for name in _known(rows, "matrix")}
+    entries: dict[str, dict[int, Rows]] = {}
+    for row in rows:
+        entries.setdefault(row["matrix"], {}).setdefault(row["layer"], []).append(row)
+    return {name: [_matrix(of_layer) for of_layer in layers.values()] for name, layers in entries.items()}
 
 
-def _matrix(rows: Rows, name: str, layer: int) -> list[list[float]]:
-    entries = [row for row in rows if (row["matrix"], row["layer"]) == (name, layer)]
+def _matrix(entries: Rows) -> list[list[float]]:
     entries.sort(key=lambda row: (row["before"], row["after"]))
     width = max(row["after"] for row in entries)
     values = [row["value"] for row in entries]
     return [values[start : start + width] for start in range(0, len(values), width)]
-
-
-def _known(rows: Rows, column: str) -> Iterable[Any]:
-    return dict.fromkeys(row[column] for row in rows)
 
 
 def _short(value: Any) -> Any:

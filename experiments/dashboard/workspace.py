@@ -62,7 +62,8 @@ def head_tables(run: str, heads: dict[str, Any]) -> str:
 
 def head_table(heads: dict[str, Any]) -> str:
     """A Markdown table with a row for each head of one kind of attention."""
-    columns = {"role": heads["roles"], **heads["measures"]}
+    # heads without a softmax have no roles
+    columns = ({"role": heads["roles"]} if heads["roles"] else {}) | heads["measures"]
     return as_markdown(
         [
             {"layer": layer, "head": head, **dict(zip(columns, values, strict=True))}

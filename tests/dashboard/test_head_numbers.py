@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
 from experiments.dashboard import page
-from experiments.dashboard.head_numbers import heads_of
+from experiments.dashboard.head_numbers import heads_of, matrices
 from experiments.dashboard.page import page_data
 from experiments.results.index import Index
 
@@ -34,6 +35,29 @@ def test_an_encoder_decoder_has_three_kinds_of_attention(make, measured, tmp_pat
     assert [each["measures"]["entropy"][0][0] for each in found.values()] == [1.1, 11.1, 21.1]
     assert "previous" in found["decoder"]["measures"] and "previous" not in found["cross"]["measures"]
     assert all(len(each["plane"]) == 3 and len(each["projections"]["P_l"]) == 2 for each in found.values())
+
+
+def test_heads_without_a_softmax_have_only_their_importance(make, measured, tmp_path):
+    folder = make("a")
+    measured(folder, talking=False)
+    for name in ("heads", "plane"):
+        (folder / "heads" / f"{name}.parquet").unlink()
+    with Index(tmp_path / "runs") as index:
+        found = heads_of(folder, index)
+    assert found == {"": {"measures": {"gradient": [[0.5, 1.0], [0.5]]}, "roles": [], "plane": [], "projections": {}}}
+
+
+def test_the_time_of_projections_is_linear_in_the_layers():
+    rows = [
+        {"layer": layer, "matrix": "P_l", "before": before, "after": after, "value": layer}
+        for layer in range(1, 2001)
+        for before in (1, 2)
+        for after in (1, 2)
+    ]
+    start = time.process_time()
+    assert matrices(rows) == {"P_l": [[[layer, layer]] * 2 for layer in range(1, 2001)]}
+    # a fiftieth of a second; what looks at all rows for each layer takes two
+    assert time.process_time() - start < 0.5
 
 
 def test_runs_that_were_not_measured_have_none(make, measured, tmp_path):

@@ -108,6 +108,9 @@ def test_heads_of_the_softmax_and_of_the_values_may_differ_in_number():
     assert first == "### run, encoder" and "### run, cross" in head_tables("run", {"cross": numbers})
     assert [last, other] == ["| 1 | 1 | broad | 1.0000 | 0.5000 |", "| 1 | 2 | mixed | 2.0000 | - |"]
     assert head_tables("run", {"": numbers}).startswith("### run\n")
+    # without a softmax
+    numbers = {"roles": [], "measures": {"gradient": [[0.5]]}}
+    assert head_tables("run", {"": numbers}).splitlines()[-1] == "| 1 | 1 | 0.5000 |"
 
 
 def test_a_server_that_refuses_is_told_in_a_line(make, tmp_path, monkeypatch):
