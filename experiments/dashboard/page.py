@@ -29,6 +29,7 @@ from experiments.files.digest import unsealed
 from experiments.files.disk import open_regular, written_at
 from experiments.files.durable import disk_errors
 from experiments.files.plain import from_json
+from experiments.measure.quality import perplexity
 from experiments.processes.collection import without_collection
 from experiments.record.dotted import Values, value_at
 from experiments.record.folder import METRICS, RENDERED
@@ -149,9 +150,16 @@ def is_page(path: Path) -> bool:
 
 
 def _configuration(of: Configuration, rows: list[Row], settings: list[str], measures: list[str]) -> dict[str, Any]:
-    """A configuration: its settings, its runs, and means over the seeds that have finished."""
+    """A configuration: its settings, its runs, and means over the seeds that have finished.
+
+    The perplexity is that of the mean loss, which has no standard error.
+    """
     ended = [rows[run] for run in of.finished.values()]
     values = {column: [row[column] for row in ended if row[column] is not None] for column in measures}
+    means = {column: math.fsum(known) / len(known) if known else None for column, known in values.items()}
+    errors = {column: standard_error(known) if known else None for column, known in values.items()}
+    if values.get("perplexity") and (loss := means["loss"]) is not None:
+        means["perplexity"], errors["perplexity"] = perplexity(loss), None
     several = [column for column in WITH_INTERVAL if len(values.get(column, ())) > 1]
     return {
         "name": of.name,
@@ -159,8 +167,8 @@ def _configuration(of: Configuration, rows: list[Row], settings: list[str], meas
         "comparison": of.comparison,
         "runs": of.runs,
         "ended": list(of.finished.values()),
-        "means": [math.fsum(known) / len(known) if known else None for known in values.values()],
-        "errors": [standard_error(known) if known else None for known in values.values()],
+        "means": list(means.values()),
+        "errors": list(errors.values()),
         "halves": {column: summary(values[column])["half"] for column in several},
     }
 

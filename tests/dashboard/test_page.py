@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -46,6 +47,16 @@ def test_settings_and_measures_are_told_apart(make, tmp_path):
     assert means["tokens_per_second"] == 1234.57 and means["loss"] == 4.5
     assert data["shared"]["parameters"] == 10**6 and data["shared"]["heads"] == 6
     assert data["points"] is None and data["comparisons"][0]["unigram"] == 6.5
+
+
+def test_the_perplexity_of_several_seeds_is_that_of_their_mean_loss(make, tmp_path):
+    for seed, last in enumerate((3.0, 4.0)):
+        make(str(seed), losses=(6.0, last), seed=seed)
+    data = page_data([], tmp_path / "runs")
+    (only,) = data["configurations"]
+    means, errors = (dict(zip(data["measures"], only[name], strict=True)) for name in ("means", "errors"))
+    assert (means["loss"], errors["loss"]) == (4.0, 0.5)
+    assert means["perplexity"] == pytest.approx(math.exp(4.0), rel=1e-5) and errors["perplexity"] is None
 
 
 def test_runs_of_different_objectives_are_told_apart(make, tmp_path):
