@@ -92,6 +92,10 @@ def test_differences_are_curves_too_and_their_ends_have_the_interval(make, open_
     assert shown.text("#curves .guide + text") == "multi_head" and shown.count("#curves .band") == 0
     shown.press("#curves svg", "\ue014", "\ue014")
     assert f"difference from the baseline {chr(0x2212)}0.1975" in shown.text("#curves .tip")
+    # a smoothed curve does not end at the difference that is tested
+    shown.js("smooth.value = 0.9; smooth.dispatchEvent(new Event('input'))")
+    assert shown.count("#curves .line") == 1 and shown.count("#curves .whisker") == 0
+    assert "The bar" not in shown.text("#curves .note")
     assert shown.complaints() == []
 
 

@@ -136,6 +136,20 @@ def test_a_word_that_matches_only_what_is_left_out_is_said(js, text, faults):
     assert js("parsedFilter", text, columns, ROWS, {}, compared)["faults"] == faults
 
 
+def test_numbers_are_filtered_in_the_units_of_the_page(js):
+    column = "peak_memory_bytes"
+    rows = [{"name": name, column: size} for name, size in (("a", 386_123_000), ("b", 476_000_000), ("c", None))]
+
+    def kept(text):
+        test = f"parsedFilter({json.dumps(column + text)}, [{json.dumps(column)}], {json.dumps(rows)}).test"
+        return js.eval(f"{json.dumps(rows)}.filter({test}).map((row) => row.name).join(' ')")
+
+    assert [kept(text) for text in ("<400", ">=476", "=386.123", "=476,1", "!=476")] == ["a", "b", "a", "b", "a c"]
+    found = js("parsedFilter", f"{column}<1", [column], rows)
+    assert found["faults"] == [f"{column} is never <1: it is from 386.123 to 476"]
+    assert js("completions", f"{column}=3", [column], rows) == [f"{column}=386.123"]
+
+
 def test_words_of_which_no_row_has_all_are_said(js):
     found = js("parsedFilter", "multi heads=24", ["name", "heads", "loss"], ROWS)
     assert found["faults"] == ["nothing that is compared matches all terms"]

@@ -133,10 +133,11 @@ function drawCurves(shownRows, others, group, baseline) {
   sayCurves(shownSeries, known, shownRows, isDifference);
 }
 
-/** A difference's last point with the interval that the forest plot shows; between its points nothing is tested. */
+/** A difference's last point with the interval that the forest plot shows; between its points nothing is tested. A
+    smoothed point is not the difference that the interval is of. */
 function withInterval(series, difference) {
   const last = series.points.at(-1);
-  if (last && isNumber(difference?.half))
+  if (last && !state.smooth && isNumber(difference?.half))
     Object.assign(last, { low: last.y - difference.half, high: last.y + difference.half, whisker: true });
   return series;
 }
@@ -145,7 +146,7 @@ function sayCurves(series, known, shownRows, isDifference) {
   const said = [];
   if (isDifference)
     said.push(
-      "Lines are means over shared seeds. The bar at the end of a line is the interval of the last evaluation, as above.",
+      `Lines are means over shared seeds.${state.smooth ? "" : " The bar at the end of a line is the interval of the last evaluation, as above."}`,
     );
   else if (state.lines === "means")
     said.push(

@@ -8,6 +8,7 @@ const CONDITION = /^(!?)([^=<>!*"]+)(<=|>=|!=|=|<|>)(.*)$/;
 
 /** {test(row), faults: [text]} of a person's words, all of which must hold:
     text of a name, key=a,b, key!=a, key<1, key<=1, key>1, key>=1; * stands for any text, ! before a word turns it round.
+    Numbers are in the units of the page.
     A word that names nothing is said, and keeps every row if it is its key that nobody has. `shared`: what all rows
     have. `shown`: those of the rows that the page would show without a filter. */
 function parsedFilter(text, columns, rows, shared = {}, shown = rows) {
@@ -50,13 +51,18 @@ function wordTest(word, columns, rows, shared, faults, say) {
   return holds && ((row) => (holds(row) !== (not === "!")) !== (sign === "!="));
 }
 
+/** What a row has in a column; a number in the unit that the page shows, without the error of the conversion. */
+function inUnit(row, column) {
+  const value = row[column];
+  return isNumber(value) && column in SCALES ? Number((value * SCALES[column]).toPrecision(6)) : value;
+}
+
 function isOneOf(column, value, rows, say) {
   const wanted = (value.match(VALUE) ?? []).map((one) => one.replaceAll('"', "")).filter(Boolean);
-  const matches = (row, one) =>
-    (isNumber(row[column]) && one !== "" && Number(one) === row[column]) || pattern(one).test(String(row[column]));
+  const matches = (row, one) => Number(one) === inUnit(row, column) || pattern(one).test(String(inUnit(row, column)));
   for (const one of wanted) {
     say((row) => matches(row, one), `${column}=${one}`, () => {
-      const known = [...new Set(sortedBy(rows, column).map((row) => row[column]))];
+      const known = [...new Set(sortedBy(rows, column).map((row) => inUnit(row, column)))];
       return `${column} is never ${one}${known.length <= 8 ? `: there are ${known.join(", ")}` : ""}`;
     });
   }
@@ -73,9 +79,9 @@ function isBeyond(column, sign, value, rows, faults, say) {
   const compare = { "<": (a) => a < bound, "<=": (a) => a <= bound, ">": (a) => a > bound, ">=": (a) => a >= bound }[
     sign
   ];
-  const holds = (row) => isNumber(row[column]) && compare(row[column]);
+  const holds = (row) => isNumber(row[column]) && compare(inUnit(row, column));
   say(holds, `${column}${sign}${value}`, () => {
-    const known = rows.map((row) => row[column]).filter(isNumber).sort((a, b) => a - b);
+    const known = rows.map((row) => inUnit(row, column)).filter(isNumber).sort((a, b) => a - b);
     const reach = known.length ? `it is from ${known[0]} to ${known.at(-1)}` : "it is no number";
     return `${column} is never ${sign}${value}: ${reach}`;
   });
@@ -96,7 +102,7 @@ function completions(text, columns, rows) {
   const [, key, sign, value] = /^(!?[^=<>!]*)(!?=)?(.*)$/.exec(last);
   const column = key.replace(/^!/, "");
   const ends = sign
-    ? [...new Set(rows.map((row) => row[column]))]
+    ? [...new Set(rows.map((row) => inUnit(row, column)))]
         .filter((each) => each !== undefined && each !== null)
         .map((each) => `${key}${sign}${/[\s,]/.test(each) ? `"${each}"` : each}`)
     : columns.map((each) => `${last.startsWith("!") ? "!" : ""}${each}=`);
