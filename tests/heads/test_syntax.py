@@ -57,6 +57,9 @@ def test_a_file_that_is_no_treebank_is_named(tmp_path):
         (tmp_path / "dogs.conllu").write_text(wrong, encoding="utf-8")
         with pytest.raises(Mistake, match=r"dogs\.conllu: must be CoNLL-U, .* \(line 4: a word has 10 columns"):
             list(read_treebank(tmp_path / "dogs.conllu"))
+    (tmp_path / "dogs.conllu").write_text(CONLLU.replace("\t4\taux", "\t6\taux"), encoding="utf-8")
+    with pytest.raises(Mistake, match=r"dogs\.conllu: must be CoNLL-U, .* \(a head is word 6 of the 5 words "):
+        list(read_treebank(tmp_path / "dogs.conllu"))
 
 
 def test_weights_of_words():

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from experiments.failures.failure import Mistake
+from experiments.failures.wording import shortened
 from experiments.heads.hooks import read_stages
 from experiments.heads.measures.profile import MAX_OFFSET
 from experiments.heads.trained_run import TrainedRun
@@ -72,6 +73,9 @@ def _parquet(path: Path) -> Iterator[Tree]:
 
 
 def _tree(words: Sequence[str], heads: Sequence[str], relations: Sequence[str], notes: Sequence[str]) -> Tree:
+    last = max(map(int, heads), default=0)
+    if last > len(words):
+        raise ValueError(f"a head is word {last} of the {len(words)} words {shortened(' '.join(words))!r}")
     return Tree(
         list(words),
         [int(head) - 1 for head in heads],
