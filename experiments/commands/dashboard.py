@@ -10,6 +10,7 @@ from itertools import count
 from pathlib import Path
 
 from experiments.dashboard.page import is_page, page, page_data
+from experiments.dashboard.runs import report
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import plural
@@ -47,7 +48,14 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
     if out is not None:
         _check_replaceable(out)
     out = out or runs / "dashboard.html"
-    data = page_data(selection, runs, WATCH_SECONDS if watch else 0)
+    said: set[str] = set()
+
+    def say_once(line: str) -> None:
+        if line not in said:
+            said.add(line)
+            report(line)
+
+    data = page_data(selection, runs, WATCH_SECONDS if watch else 0, say_once)
     write(out, page(data))
     run_count = len(data["runs"])
     line = f"{out}: {run_count:,} {plural('run', run_count)}"
@@ -63,7 +71,7 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
             began = time.process_time()
             # a run that was killed leaves its files as they are: look at all of them now and then
             if (last_change != (last_change := newest(runs))) or waited % FULL_SCAN_EVERY == 0:
-                news = page_data(selection, runs, WATCH_SECONDS)
+                news = page_data(selection, runs, WATCH_SECONDS, say_once)
                 if news != data:
                     data = news
                     write(out, page(data))

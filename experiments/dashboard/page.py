@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from experiments.dashboard.curves import (
     parse_metrics,
 )
 from experiments.dashboard.head_numbers import heads_of
-from experiments.dashboard.runs import chosen_runs
+from experiments.dashboard.runs import chosen_runs, report
 from experiments.dashboard.searches import readable_searches
 from experiments.display.rows import Row
 from experiments.failures.wording import first_line
@@ -70,28 +69,30 @@ DIGITS = 6
 
 
 @without_collection()
-def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
+def page_data(
+    selection: list[str], runs: Path, refresh: int = 0, say: Callable[[str], None] = report
+) -> dict[str, Any]:
     """The data of the page for the chosen runs, ready for JSON. Raises Mistake.
 
-    refresh: the number of seconds after which the page reloads itself; 0 for never.
+    refresh: the number of seconds after which the page reloads itself; 0 for never. say: takes the remarks, in lines.
     """
     notes = [f"Made by: {' '.join(['attn dashboard', *selection])}, from {runs}/."]
 
     def leave_out(line: str) -> None:
         notes.append(f"Left out: {line}")
-        print(notes[-1], file=sys.stderr)
+        say(notes[-1])
 
     with Index(runs) as index:
-        results = chosen_runs(selection, runs, index)
+        results = chosen_runs(selection, runs, index, say)
         for line in remarks(results):
             notes.append(f"Remark: {line}.")
-            print(line, file=sys.stderr)
+            say(line)
         table, scores = table_of(results), list(scores_of(results))
         settings = settings_among(table[0], results)
         measures = [column for column in table[0] if column not in (*settings, *scores, "run")] + [*MORE, *scores]
         rows = [row | more for row, more in zip(table, rows_of(Values(results), MORE), strict=True)]
         known = comparable(results, rows, settings)
-        curves, points = _curves(known, results, index)
+        curves, points = _curves(known, results, index, say)
         heads = _readable_heads([result["folder"] for result in results], index, leave_out)
         shown_heads = _fitting(heads, HEADS, notes, "The heads of {} more runs have no room here.")
         tables = _readable_tables(runs / RENDERED, index, leave_out)
@@ -189,7 +190,9 @@ def _comparison(number: int, known: Comparable, results: list[Fields]) -> dict[s
     }
 
 
-def _curves(known: Comparable, results: list[Fields], index: Index) -> tuple[dict[str, Any], int | None]:
+def _curves(
+    known: Comparable, results: list[Fields], index: Index, say: Callable[[str], None]
+) -> tuple[dict[str, Any], int | None]:
     """The curves of as many complete configurations as there is room for, and the places of their points if they were
     thinned.
 
@@ -199,7 +202,7 @@ def _curves(known: Comparable, results: list[Fields], index: Index) -> tuple[dic
     chosen = _with_curves(known, results)
     runs = [run for number in chosen for run in known.configurations[number].runs]
     points = max(2, min(POINTS, CURVE_NUMBERS // (4 * len(runs) + 12 * len(chosen))))
-    read = {run: _trusted_curve(results[run], index) for run in runs}
+    read = {run: _trusted_curve(results[run], index, say) for run in runs}
     thin = {run: {"training": averaged(of["training"], points), "validation": evenly_of(of["validation"], points)}
             for run, of in read.items()}  # fmt: skip
     means, alone = {}, {}
@@ -229,16 +232,16 @@ def _beside(run: Columns, mean: Columns) -> Columns:
     return places | {key: run[key] for key in ("seconds", "loss") if key in run}
 
 
-def _trusted_curve(result: Fields, index: Index) -> dict[str, Any]:
+def _trusted_curve(result: Fields, index: Index, say: Callable[[str], None]) -> dict[str, Any]:
     """The curve of a run; empty for a run whose files have changed, which was reported already, and for metrics that
-    cannot be read, which is reported here.
+    cannot be read, with a line to `say`.
     """
     if result["status"] != CHANGED:
         try:
             return curve_of(result["folder"], index)
         except (OSError, ValueError) as error:
             reason = " ".join(str(error).split())
-            print(f"without a curve: {result['folder'] / METRICS}: {reason}", file=sys.stderr)
+            say(f"without a curve: {result['folder'] / METRICS}: {reason}")
     return parse_metrics(b"")
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from experiments.dashboard.curves import curve_of
@@ -19,14 +18,19 @@ from experiments.results.index import Index
 from experiments.results.selection import matching, named_folders, settings_in, without_match
 
 
-def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[Fields]:
+def report(line: str) -> None:
+    """Print a remark on stderr."""
+    print(line, file=sys.stderr)
+
+
+def chosen_runs(selection: list[str], runs: Path, index: Index, say: Callable[[str], None] = report) -> list[Fields]:
     """A result for each run that `selection` names or matches, with its name under `run` and its folder under `folder`.
 
     A page is about pretraining or about one task, so fine-tuned runs are left out beside pretrained ones. A run that is
-    still training, or was interrupted, has its present numbers. Raises Mistake if no run is left, or if there are
-    several tasks.
+    still training, or was interrupted, has its present numbers. What cannot be read is told to `say`. Raises Mistake if
+    no run is left, or if there are several tasks.
     """
-    results = list(_readable(named_folders(selection, runs) or index.folders(), index))
+    results = list(_readable(named_folders(selection, runs) or index.folders(), index, say))
     tasks = by_task(matching(settings_in(selection, runs), results))
     if not tasks:
         hint = "" if results else "attn train makes one; --runs names another folder"
@@ -38,13 +42,13 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[Fields]:
     return tasks.get(None) or next(iter(tasks.values()))
 
 
-def _readable(folders: list[Path], index: Index) -> Iterator[Fields]:
-    with first_lines(partial(print, file=sys.stderr)) as say:
+def _readable(folders: list[Path], index: Index, say: Callable[[str], None]) -> Iterator[Fields]:
+    with first_lines(say) as say_first:
         for folder in folders:
             try:
-                result = marked_result(folder, index, say) or _unfinished(folder, index)
+                result = marked_result(folder, index, say_first) or _unfinished(folder, index)
             except (OSError, ValueError) as error:
-                say(f"left out: {folder}: {' '.join(str(error).split())}")
+                say_first(f"left out: {folder}: {' '.join(str(error).split())}")
                 continue
             if result is not None:
                 yield result

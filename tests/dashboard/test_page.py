@@ -172,6 +172,23 @@ def test_watching_rewrites_when_there_is_news_and_ends_quietly(make, tmp_path, m
     assert first[1]["refresh"] == command.WATCH_SECONDS and last["refresh"] == 0
 
 
+def test_watching_says_each_remark_once(make, tmp_path, monkeypatch, capsys):
+    looks = []
+
+    def sleep(seconds):
+        looks.append(seconds)
+        if len(looks) == 2:
+            make("b", losses=(6.0, float("nan"), 4.5, 4.0), heads=24)
+        if len(looks) == 3:
+            raise Interrupted(signal.SIGINT)
+
+    make("a", losses=(6.0, float("nan"), 4.5, 4.0))
+    monkeypatch.setattr(time, "sleep", sleep)
+    write_dashboard([], tmp_path / "runs", tmp_path / "page.html", watch=True, show=False)
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("without a curve: ")]
+    assert [line.count("a/metrics.jsonl") for line in said] == [1, 0]
+
+
 def test_watching_takes_a_tenth_of_a_core_at_most(make, tmp_path, monkeypatch):
     make("a")
     waited, spent = [], iter([0.0, 0.3, 1.0, 3.5, 4.0])
