@@ -97,14 +97,15 @@ class Compared:
             stuck: the marks of rows that may not decide it at all.
             undoing: the marks of rows that may not decide it with an outcome, because they could still undo it.
         """
-        undone = {outcome: undoing(outcome) for outcome in self.shown()}
-        of_first = next(iter(undone.values()), []) if all(undone.values()) else []
-        return replace(
-            self,
-            marks=[*stuck, *of_first],
-            barred=[outcome for outcome, marks in undone.items() if marks],
-            later=undoing(self.outlook) if self.outlook and not undone else [],
-        )
+        undone = {outcome: marks for outcome in ORDER if (marks := undoing(outcome))}
+        if not undone:
+            return replace(self, marks=stuck)
+        shown = self.shown()
+        barred = [outcome for outcome in shown if outcome in undone]
+        of_first = undone[shown[0]] if shown and barred == shown else []
+        # the outlook takes longer than all the rest
+        later = undone.get(self.outlook, []) if self.outlook and not shown else []
+        return replace(self, marks=[*stuck, *of_first], barred=barred, later=later)
 
     def p_values(self) -> dict[ClaimOutcome, float]:
         """For each outcome, the p-value of the null hypothesis that it is false.
