@@ -17,6 +17,11 @@ class DataError(Mistake):
     """A corpus, tokenizer or cache that cannot be used as requested; the message is one line."""
 
 
+def changed_while_read(what: str) -> DataError:
+    """The error for a file that changed, as one does that another process still writes."""
+    return DataError(f"{what} changed while it was read; give the command again when it is whole")
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """`; there is a, b, c (did you mean b?)`, for a message about a name that is not among the known ones."""
     names = sorted(known)

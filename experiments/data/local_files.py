@@ -9,7 +9,7 @@ from pathlib import Path
 from experiments.data.cache import Cache
 from experiments.data.corpus import SPLITS, Corpus, SplitData
 from experiments.data.documents import group
-from experiments.data.errors import DataError
+from experiments.data.errors import changed_while_read
 from experiments.data.readers import files
 from experiments.settings.data import Documents
 
@@ -50,7 +50,7 @@ class LocalFiles(SplitData):
         def check() -> None:
             for path, known in digests.items():
                 if sha256(path) != known:
-                    raise DataError(f"{path} changed while it was read; give the command again when it is whole")
+                    raise changed_while_read(str(path))
 
         return Corpus(identity, lambda: self.assigned(paths, texts), lambda: self._size(digests), check)
 

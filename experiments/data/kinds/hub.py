@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from experiments.data.cache import Cache
 from experiments.data.corpus import SPLITS, Corpus, SplitData
 from experiments.data.documents import SHARES, group
-from experiments.data.errors import OTHER_DATA, DataError
+from experiments.data.errors import OTHER_DATA, DataError, changed_while_read
 from experiments.data.readers import hub
 from experiments.data.readers.files import check_column
 from experiments.settings.data import Documents
@@ -71,9 +71,7 @@ class HubSet(SplitData):
 
         def check() -> None:
             if "commit" not in exact and hub.source(self.place, cache) != exact:
-                raise DataError(
-                    f"data.path={self.path}: a file changed while it was read; give the command again when it is whole"
-                )
+                raise changed_while_read(f"data.path={self.path}: a file")
 
         return Corpus(identity, lambda: self.assigned(self.places(), texts), lambda: None, check)
 

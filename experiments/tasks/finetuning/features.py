@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from experiments.data.cache import Cache, folder_name
-from experiments.data.errors import DataError
+from experiments.data.errors import DataError, changed_while_read
 from experiments.data.tokenizer import ReportProgress, Tokenizer
 from experiments.files.digest import digest
 from experiments.settings.finetuning import Benchmark
@@ -46,9 +46,7 @@ def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, rep
     def make(partial: Path) -> dict[str, dict[str, int]]:
         facts = _make(partial, task, tokenizer, length, cache, report)
         if identity(task, cache) != corpus:
-            raise DataError(
-                f"task={task.name}: a file changed while it was read; give the command again when it is whole"
-            )
+            raise changed_while_read(f"task={task.name}: a file")
         return facts
 
     folder, facts = cache.obtain("examples", key, make)
