@@ -81,10 +81,11 @@ def _walk(tree: ast.AST, pieces: list[str], imports: list[str]) -> None:
             source = "." * node.level + (node.module or "")
             inner = f"{source}." if node.module else source
             imports += [source, *(inner + alias.name for alias in node.names)]
-        pieces.append(type(node).__name__)
         documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         typing_only = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        # words are gathered up to the next part that is a tree, because each turn of the loop takes time
         parts: list[ast.AST | str] = []
+        words = [type(node).__name__]
         for name in node._fields:
             value = getattr(node, name, None)
             if value is None or value == []:
@@ -92,9 +93,19 @@ def _walk(tree: ast.AST, pieces: list[str], imports: list[str]) -> None:
             items = value if isinstance(value, list) else [value]
             if documented and name == "body" and _is_text(items[0]):
                 items = items[1:]
-            parts += [name, *(item if isinstance(item, ast.AST) else repr(item) for item in items)]
+            words.append(name)
+            for item in items:
+                if not isinstance(item, ast.AST):
+                    words.append(repr(item))
+                elif not item._fields:
+                    words += [type(item).__name__, ")"]
+                else:
+                    parts += ["\0".join(words), item] if words else [item]
+                    words = []
+        words.append(")")
+        parts.append("\0".join(words))
         noted = [] if typing_only else imports
-        waiting += [(part, noted) for part in (")", *reversed(parts))]
+        waiting += [(part, noted) for part in reversed(parts)]
 
 
 def _is_text(node: ast.AST) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import urllib.request
 from contextlib import suppress
 from types import ModuleType
 from typing import Any
@@ -60,9 +59,12 @@ def why_offline(wandb: ModuleType) -> str | None:
 
 def _reachable(url: str) -> bool:
     """Whether the host of `url`, or the proxy that leads to it, accepts a connection."""
+    # slow to import
+    from urllib.request import getproxies, proxy_bypass
+
     target = urlsplit(url)
-    if not urllib.request.proxy_bypass(target.netloc):
-        target = urlsplit(urllib.request.getproxies().get(target.scheme, url))
+    if not proxy_bypass(target.netloc):
+        target = urlsplit(getproxies().get(target.scheme, url))
     answers = []
 
     def connect() -> None:
