@@ -84,10 +84,15 @@ def page() -> str:
         parts.append(f"## `{name}`\n")
         path = CONF / name / f"{option}.yaml"
         parts.append(table(group_class(name), None, raw(f"{name}/{option}"), path, f"{name}."))
-    parts += [FINETUNING, finetuning()]
+    parts += [EXPERIMENT, experiments(), FINETUNING, finetuning()]
     return "\n".join(parts)
 
 
+EXPERIMENT = """## `experiment`: several settings at once
+
+`experiment=NAME` applies the settings of `conf/experiment/NAME.yaml`; those on the command line come after it. The
+budgets of the papers' tables use these options, and [clusters](clusters.md) shows a file of your own.
+"""
 FINETUNING = """## Fine-tuning
 
 `attn finetune RUN task=NAME` takes the settings below. It also takes `max_steps`, `precision`, `backend`, `seed`,
@@ -139,6 +144,28 @@ def chosen(group: str) -> str | None:
     return next(
         (entry[group] for entry in raw("config")["defaults"] if isinstance(entry, dict) and group in entry), None
     )
+
+
+def experiments() -> str:
+    """The options of `experiment`: what each is for, and the settings that it changes."""
+    rows = []
+    for option in options("experiment"):
+        text = (CONF / "experiment" / f"{option}.yaml").read_text(encoding="utf-8")
+        purpose = " ".join(line[2:] for line in text.splitlines() if line.startswith("# ") and "@package" not in line)
+        tree = yaml.safe_load(text)
+        chosen = [f"{group.split('/')[1]}={name}" for entry in tree.pop("defaults") for group, name in entry.items()]
+        changed = [f"{key}={value}" for key, value in leaves(tree)]
+        rows.append((f"`{option}`", sentence(purpose), f"`{' '.join([*chosen, *changed])}`"))
+    return markdown(("option", "what it is for", "what it sets"), rows)
+
+
+def leaves(tree: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """The dotted keys of a tree, with their values."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
 
 
 def presets(group: str, basis: str | None = None) -> str:
@@ -252,7 +279,8 @@ def described(node: dict[str, Any], definitions: dict[str, Any]) -> str:
     if "$ref" in node:
         return described(definitions[node["$ref"].rpartition("/")[2]], definitions)
     if "anyOf" in node:
-        return " or ".join(described(each, definitions) for each in node["anyOf"])
+        words = [described(each, definitions) for each in node["anyOf"]]
+        return (", " if all(word.startswith("`") for word in words) else " or ").join(words)
     if "const" in node or "enum" in node:
         return ", ".join(f"`{choice}`" for choice in node.get("enum", [node.get("const")]))
     match node.get("type"):

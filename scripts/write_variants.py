@@ -118,12 +118,9 @@ def equation(name: str) -> str:
 
 
 def own_keys(name: str) -> list[str]:
-    """The variant's keys whose defaults don't refer to other settings."""
-    variant = compose([f"variant={name}"]).variant
-    text = (CONF / "variant" / f"{module_of(variant)}.yaml").read_text(encoding="utf-8")
-    return [
-        key for key, value in re.findall(r"^(\w+): (.*)$", text, re.MULTILINE) if "$" not in value and key != "name"
-    ]
+    """The variant's keys that multi-head attention does not have."""
+    variant, multi_head = (compose([f"variant={each}"]).variant for each in (name, "multi_head"))
+    return [key for key in variant if key not in (*multi_head, "module")]
 
 
 def verdicts(results: Path) -> dict[str, list[str]]:
@@ -131,8 +128,9 @@ def verdicts(results: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for stem, claims in claims_of(results).items():
         table = table_of(stem)
-        definitions, variants = load(table).claims, variants_of(table)
+        definitions = load(table).claims
         for claim in claims:
+            variants = variants_of(table, claim["budget"])
             line = "[{claim}](results/{stem}.md) {says}: **{verdict}** ({budget}, {pairs})".format(stem=stem, **claim)
             rows = {row for part in definitions[claim["claim"]].parsed() for row in part.rows}
             for name in sorted({variants[row] for row in rows if row in variants}):
@@ -141,15 +139,25 @@ def verdicts(results: Path) -> dict[str, list[str]]:
 
 
 @cache
-def variants_of(table: str) -> dict[str, str]:
-    """The variant of each row of a table that names one."""
-    named = {row: re.search(r"variant=(\w+)", of.overrides) for row, of in load(table).rows.items()}
-    return {row: found[1] for row, found in named.items() if found}
+def variants_of(table: str, budget: str) -> dict[str, str]:
+    """The variant of each row of a table that trains models: its own, or that of the budget, or the default."""
+    definition = load(table)
+    if (ROOT / "experiments" / "tables" / "numerical" / f"{definition.source}.py").exists():
+        return {}
+    shared = f"variant={compose([]).variant['name']} {definition.budget(budget).overrides}"
+    return {
+        row: re.findall(r"variant=(\w+)", f"{shared} {of.overrides}")[-1]
+        for row, of in definition.rows_at(budget).items()
+    }
 
 
 def no_verdict(name: str) -> str:
     """The sentence about a variant that no finished table has tested."""
-    tables = [f"`attn table {table}`" for table in table_names() if name in variants_of(table).values()]
+    tables = [
+        f"`attn table {table}`"
+        for table in table_names()
+        if any(name in variants_of(table, budget).values() for budget in load(table).budgets)
+    ]
     if not tables:
         return "No verdict yet, and no table has a row of it: [make one](own_table.md)."
     return f"No verdict yet. Tables with a row of it: {', '.join(tables)}."

@@ -51,7 +51,8 @@ def as_markdown(rows: list[Row]) -> str:
         return ""
     keys = list(rows[0])
     rule = ["---:" if is_number_column(rows, key) else "---" for key in keys]
-    lines = [keys, rule, *([readable(key, row[key]).replace("|", "\\|") for key in keys] for row in rows)]
+    cells = ([readable(key, row[key]).replace("|", "\\|") for key in keys] for row in rows)
+    lines = [map(title, keys), rule, *cells]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field, TypeAdapter, ValidationError
 
 from experiments.failures.failure import Mistake
-from experiments.failures.wording import first_line, plural
+from experiments.failures.wording import first_line, joined, plural
 from experiments.files.digest import digest
 from experiments.files.durable import folder_for, read_sealed, write_sealed
 from experiments.record.code_digest import code_digests
@@ -37,7 +37,7 @@ PARTS = {
     "comparisons": "its comparisons",
     "margin": "its margin",
     "cells": "the settings or the code of its cells",
-    "code": "the code",
+    "code": "the code that trains them",
 }
 
 
@@ -150,7 +150,7 @@ def changed_since(plan: SeedPlan, request: Request, further: Mapping[str, object
     if plan.chosen_claims != now["chosen_claims"]:
         return OTHER_CLAIMS
     changed = [meaning for key, meaning in PARTS.items() if key in now and getattr(plan, key) != now[key]]
-    return f"{' and '.join(changed)} changed since" if changed else ""
+    return f"{joined(changed)} changed since" if changed else ""
 
 
 def _why_void(plan: SeedPlan, request: Request, source: Source, outcomes: Outcomes) -> str:

@@ -213,7 +213,7 @@ def _finding(claim: Claim, judged: _Judged, added: _Judged) -> Finding:
     outlook = _outlook(claim, added)
     why = ""
     if word == "not tested":
-        marks = dict.fromkeys(str(mark) for comparison in comparisons for mark in comparison.marks)
+        marks = dict.fromkeys(f"the row {mark}" for comparison in comparisons for mark in comparison.marks)
         why = "; ".join(marks) or _rows_are_missing(claim, comparisons)
     elif word == "not resolved":
         why = _what_would_resolve(claim, comparisons, level, outlook)
@@ -310,8 +310,10 @@ def _what_would_resolve(claim: Claim, comparisons: Sequence[AnyComparison], leve
     is_or_are = f"{plural('comparison', len(undecided))} {'is' if len(undecided) == 1 else 'are'}"
     named = f"the undecided {is_or_are} {joined([_undecided(comparison, unit) for comparison in undecided])}"
     if outlook.marks:
-        return f"{named}; more {unit}s would not decide the claim if {SAME}: {'; '.join(map(str, outlook.marks))}"
+        why = "; ".join(f"the row {mark}" for mark in outlook.marks)
+        return f"{named}; more {unit}s would not decide the claim if {SAME}: {why}"
     if outlook.lacks_rows:
+        why = "; ".join(f"the row {mark}" for mark in outlook.marks)
         return f"{named}; more {unit}s would not decide the claim if {SAME}: {_rows_are_missing(claim, comparisons)}"
     fewest, more = outlook.have, outlook.more
     if more is None and fewest < 2:

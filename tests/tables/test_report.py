@@ -423,7 +423,10 @@ def test_a_claim_without_a_verdict_says_what_it_needs_on_its_machine_and_on_a_gp
     on_machine = rough_duration(more * 1200 * (0.125 + 0.15))
     on_gpu = rough_duration(more * (1.25 + 1.5) * 1_228_800 / 708_000)
     runs = f"about {more} more seeds of h16 and h32, {2 * more} runs"
-    assert needed(found) == [f"{runs}: about {on_machine} on this table's machine or {on_gpu} on one GPU (H100, fp32)"]
+    assert needed(found) == [
+        f"{runs}: about {on_machine} one after another on this table's machine, or {on_gpu} on one GPU (H100, fp32, 14 "
+        "at once)"
+    ]
     assert needed(made()) == []
 
 
@@ -431,8 +434,14 @@ def test_few_runs_take_a_gpu_as_long_as_one_of_them():
     found = made({(row, seed): CellOutcome("missing") for row in ("h16", "h32") for seed in range(3, 6)})
     (text,) = needed(found)
     assert text.startswith("at least 1 more seed of h8, h16 and h32, 3 runs: ") and text.endswith(
-        "13 s on one GPU (H100, fp32)"
+        "13 s on one GPU (H100, fp32, 14 at once)"
     )
+
+
+def test_the_time_of_padded_sequences_on_a_gpu_is_not_known():
+    noisy = {("h32", seed): done(loss, tokens=1_228_801) for seed, loss in enumerate((3.9, 4.9, 4.2, 4.6, 4.1, 5.5))}
+    (text,) = needed(made(noisy))
+    assert text.endswith(" one after another on this table's machine")
 
 
 def untuned_table():
@@ -455,13 +464,15 @@ def test_a_claim_that_is_not_tested_says_what_would_test_it():
     assert text.startswith("an evaluation of h16 before the last tenth of the steps (trainer.evaluate_every), in 6 ru")
     table = untuned_table()
     (text,) = needed(made(table=table))
-    assert text.startswith("the rate of multi_head tuned (attn table me2026/heads --tune), and h16 trained with it")
+    assert text.startswith(
+        "a tuned rate of the family multi_head (attn table me2026/heads --tune), and new runs of the row h16"
+    )
     late = {("h8", seed): done(loss, late_gain=0.5) for seed, loss in enumerate(LOSSES["h8"])}
     (text,) = needed(made(late, table=table))
     first, second = text.split("; a longer training of h8; twice the steps are 6 runs: ")
-    assert first.startswith("the rate of multi_head tuned ") and "h16 trained with it" in first and second
+    assert first.startswith("a tuned rate of the family multi_head ") and "new runs of the row h16" in first and second
     (text,) = needed(made(overrides=("max_steps=10",)))
-    assert text.startswith("the rate of multi_head tuned (attn table me2026/heads --tune max_steps=10), and h16 ")
+    assert "(attn table me2026/heads --tune max_steps=10), and new runs of the row h16" in text
 
 
 def noisy_rows(table=None) -> Report:
@@ -479,11 +490,11 @@ def test_seeds_that_would_end_in_a_mark_are_not_promised():
     found = noisy_rows(untuned_table())
     (verdict,) = found.verdicts
     assert verdict.word == "not resolved"
-    mark = "h32 may do better, because its learning rate was not tuned"
+    mark = "the row h32 may do better, because its learning rate was not tuned"
     assert verdict.why.endswith(f"; more seeds would not decide the claim if means and spreads stay the same: {mark}")
     (text,) = needed(found)
     assert text.startswith(
-        "the rate of multi_head tuned (attn table me2026/heads --tune), and h32 trained with it, at "
+        "a tuned rate of the family multi_head (attn table me2026/heads --tune), and new runs of the row h32, at "
     )
 
 

@@ -340,7 +340,7 @@ def test_a_plan_of_another_definition_or_code_is_none(tmp_path, monkeypatch):
     assert line(other, source) == f"{planned}; void, because the table and its overrides changed since"
     monkeypatch.setattr(seed_plan, "code_digests", lambda settings, backend: {"other": "code"})
     monkeypatch.setattr(Made, "trained", lambda source, row: [compose([])])
-    assert line(asked, source).endswith("; void, because the code changed since")
+    assert line(asked, source).endswith("; void, because the code that trains them changed since")
 
 
 def test_tables_with_other_overrides_have_plans_for_the_same_seeds(tmp_path):

@@ -46,7 +46,7 @@ ROW_INCHES = 0.28
 DATES = {".svg": "Date", ".pdf": "CreationDate"}  # what the format calls the time of drawing, which is left out
 DODGE = 0.02  # between the families at one size, so that their error bars can be told apart; in powers of 2
 PUBLISHED: dict[str, Any] = {
-    "marker": "D", "markersize": 5, "markerfacecolor": "white", "color": "#000000", "linestyle": ""
+    "marker": "D", "markersize": 8, "markerfacecolor": "white", "color": "#000000", "linestyle": ""
 }  # fmt: skip
 
 
@@ -172,9 +172,10 @@ def _draw_differences(axes: Axes, report: Report, compared: Sequence[_Drawn]) ->
         assert mean is not None
         if bounds:
             axes.plot(bounds, (place, place), color=COLOURS[word], linewidth=1.6)
-        axes.plot(mean, place, **_marker(word))
+        # below ours, which it would hide where both agree
         if published and published.comparable:
             axes.plot(published.value, place, **PUBLISHED)
+        axes.plot(mean, place, **_marker(word))
     names = [line if isinstance(line, str) else line.name for line in lines]
     axes.set_yticks(range(len(lines)), names, fontsize=8)
     for label, line in zip(axes.get_yticklabels(), lines, strict=True):

@@ -39,11 +39,11 @@ def write_index(folder: Path) -> Path:
     how = (
         f"`attn table NAME --out FOLDER` writes this page. {verdicts} explains the verdicts, and {tables} the budgets. "
         "A size is a difference between rows, the left side minus the right side of a comparison. If several "
-        "comparisons have the verdict of their claim, it is the smallest and the largest of their means, else the mean "
-        "with its 95% interval. The size of a trend is the difference between the two ends of a line fitted to its "
+        "comparisons share the verdict of their claim, it is the range of their means, else the mean with its 95% "
+        "interval. The size of a trend is the difference between the two ends of a line fitted to its "
         "rows, and that of the time of a step is a ratio. Verdicts under several schemes of positions are listed in "
-        "brackets if they differ. If several pages decide a claim, those of the whole table come before others, among "
-        "these those without missing cells, and then the first by its name counts. Its line names the others."
+        "brackets if they differ. If several pages decide the same claim, one of them counts, and its line names the "
+        "others. A page of the whole table comes first, then a page without missing cells, then the first by name."
     )
     blocks = ["# Results", _counts(claims), how, as_markdown([*_rows(folder, claims, are_checks=False)])]
     if checks := [*_rows(folder, claims, are_checks=True)]:
@@ -52,7 +52,8 @@ def write_index(folder: Path) -> Path:
     if missing := [name for name in names() if name not in with_results]:
         how = (
             "They have not been run as a whole with the present settings. Each command makes the table whose claim "
-            "follows it."
+            "follows it. Where there are two, write the learning rates that the first one prints into the file of the "
+            "table, and then run the second."
         )
         blocks += ["## Tables without results", how]
         blocks += ["\n".join(f"* {_command(name)}: {load(name).shows}" for name in missing)]

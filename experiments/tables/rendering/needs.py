@@ -15,7 +15,8 @@ from experiments.tables.tuning import SEEDS as TRIAL_SEEDS
 from experiments.tables.until_resolved import FIRST_SEEDS
 from experiments.tables.verdict import UNDECIDED, Outlook, Verdict
 
-# of an H100 in fp32, with 14 models of 4 layers and talking heads at once and with a single one (docs/gpu.md)
+# of an H100 in fp32, with AT_ONCE models of 4 layers and talking heads and with a single one (docs/gpu.md)
+AT_ONCE = 14
 LAYERS_TIMES_TOKENS_PER_SECOND = 4 * 708_000
 OF_A_SINGLE_MODEL = 4 * 140_000
 FEWEST_RATES = 3  # of a tuning: the best one and its neighbours
@@ -89,9 +90,10 @@ def _tuned_rates(rows: Sequence[str], seeds: Mapping[str, int], scheme: str, rep
     keys = (configuration_key(row, scheme) for row in rows)
     names = list(dict.fromkeys(configurations[key].definition.family or "" for key in keys))
     runs = {row: FEWEST_RATES * len(TRIAL_SEEDS) + seeds[row] for row in rows}
-    rates = f"the {plural('rate', len(names))} of {joined(names)} tuned ({report.request.tuning_command()})"
-    them = "it" if len(names) == 1 else "them"
-    return f"{rates}, and {joined(rows)} trained with {them}, at least {_cost(runs, scheme, report)}"
+    tuned = "a tuned rate of the family" if len(names) == 1 else "tuned rates of the families"
+    rates = f"{tuned} {joined(names)} ({report.request.tuning_command()})"
+    new = f"new runs of the {plural('row', len(rows))} {joined(rows)}"
+    return f"{rates}, and {new}, at least {_cost(runs, scheme, report)}"
 
 
 def _other_budget(verdict: Verdict, report: Report) -> str:
@@ -124,12 +126,12 @@ def _cost(runs: Mapping[str, int], scheme: str, report: Report, steps: int = 1) 
     gpu = [_layers_times_tokens(report, scheme, row) for row in runs]
     times = []
     if on_machine := _total(runs, here):
-        times.append(f"{rough_duration(steps * on_machine)} on this table's machine")
+        times.append(f"{rough_duration(steps * on_machine)} one after another on this table's machine")
     if on_gpu := _total(runs, gpu):
         longest = max(each for each in gpu if each)
         seconds = steps * max(on_gpu / LAYERS_TIMES_TOKENS_PER_SECOND, longest / OF_A_SINGLE_MODEL)
-        times.append(f"{rough_duration(seconds)} on one GPU (H100, fp32)")
-    return f"{said}: about {' or '.join(times)}" if times else said
+        times.append(f"{rough_duration(seconds)} on one GPU (H100, fp32, {AT_ONCE} at once)")
+    return f"{said}: about {', or '.join(times)}" if times else said
 
 
 def _seconds(report: Report, scheme: str, row: str) -> float | None:
@@ -140,11 +142,15 @@ def _seconds(report: Report, scheme: str, row: str) -> float | None:
 def _layers_times_tokens(report: Report, scheme: str, row: str) -> float | None:
     """The work of a run. Where steps were timed, the row counts with the baseline's layers, times the ratio of its step
     to the baseline's.
+
+    None if steps differ in their number of tokens: padded sequences were not timed on a GPU.
     """
     ratio = report.known(row, scheme, "step_time")
     layers = report.known(report.request.table.baseline if ratio else row, scheme, "layers")
-    tokens = report.known(row, scheme, "tokens")
-    return tokens * layers * (ratio or 1.0) if tokens and layers else None
+    tokens, steps = (report.known(row, scheme, key) for key in ("tokens", "steps"))
+    if not (tokens and steps and layers) or tokens % steps:
+        return None
+    return tokens * layers * (ratio or 1.0)
 
 
 def _total(runs: Mapping[str, int], of_one: Sequence[float | None]) -> float | None:

@@ -26,7 +26,7 @@ WORDS = {
 }
 ORIGINS = {
     "secondary sources": "claimed by secondary sources",
-    "this project": "not claimed by the paper: a question of this project",
+    "this project": "a question of this project",
     "check": "a check of the code: it is true by proof or by construction",
 }
 SINGULAR = {"hold": "holds", "are": "is", "make": "makes", "depend": "depends"}
