@@ -371,6 +371,7 @@ def test_the_ends_of_a_trend_are_said_to_cost_more():
     (comparison,) = found.verdicts[0].findings[""].comparisons
     said = comparison_line(comparison, found, "", "seed")
     assert said.endswith(": holds; h8 has 2.00 times the parameters of h32")
+    assert [row["more_parameters"] for row in claim_rows(found)] == [2.0]
     assert "For a trend, it is the first end of the fitted line minus the last." in closing_sentence(found)
 
 
@@ -741,6 +742,17 @@ def test_the_verdicts_are_read_above_the_numbers():
 
 
 COMPARED = "paper,budget,claim,says,verdict,paired_by,origin,comparison,comparison_word,small,mean,low,high,pairs\n"
+
+
+def test_the_list_of_results_says_how_many_parameters_more_the_better_sides_have(tmp_path):
+    header = COMPARED.replace("small", "more_parameters")
+    line = "P,nano,{},it helps,holds,seed,paper,loss: a < b,holds,{},-0.25,-0.375,-0.125,4\n".format
+    lines = [line("one", 1.5), line("two", 1.25), line("two", 1.908), line("two", ""), line("three", "")]
+    (tmp_path / "p_t.md").touch()
+    (tmp_path / "p_t_claims.csv").write_text(header + "".join(lines))
+    index = write_index(tmp_path).read_text()
+    assert "loss -0.25 [-0.375, -0.125]; the better side has 1.50 times the parameters |" in index
+    assert "; the better side has up to 1.91 times the parameters |" in index and "-0.125] |" in index
 
 
 def test_the_list_of_results_says_how_many_claims_hold_and_by_how_much(tmp_path):

@@ -181,12 +181,14 @@ def _size(comparisons: list[dict[str, str]]) -> str:
     metric = comparisons[0]["comparison"].partition(":")[0]
     written = _ratio if metric.startswith("log ") else "{:+.3g}".format
     metric = metric.removeprefix("log ")
-    small = ", less than the margin" if all(each.get("small") == "True" for each in comparisons) else ""
+    beside = ", less than the margin" if all(each.get("small") == "True" for each in comparisons) else ""
+    if more := {f"{float(each['more_parameters']):.2f}" for each in comparisons if each.get("more_parameters")}:
+        beside += f"; the better side has {'up to ' * (len(more) > 1)}{max(more, key=float)} times the parameters"
     if len(means) > 1:
-        return f"{metric} {written(min(means))} to {written(max(means))}{small}"
+        return f"{metric} {written(min(means))} to {written(max(means))}{beside}"
     low, high = comparisons[0]["low"], comparisons[0]["high"]
     interval = f" [{written(float(low))}, {written(float(high))}]" if low and high else ""
-    return f"{metric} {written(means[0])}{interval}{small}"
+    return f"{metric} {written(means[0])}{interval}{beside}"
 
 
 def _ratio(logarithm: float) -> str:

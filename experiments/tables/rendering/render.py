@@ -22,6 +22,7 @@ from experiments.tables.rendering.sentences import (
     is_small,
     legend,
     missing,
+    more_parameters,
     shown_or_claimed,
     summary,
 )
@@ -83,17 +84,21 @@ def claim_rows(report: Report) -> list[Row]:
             }  # fmt: skip
             for comparison in finding.comparisons:
                 low, high = comparison.interval or (None, None)
+                of_seeds = verdict.claim.paired_by == "seed"
                 rows.append(
                     of_claim
                     | {"comparison": comparison.sentence, "comparison_word": comparison.word(),
                        "small": is_small(comparison), "mean": comparison.mean, "low": low, "high": high,
+                       "more_parameters": more_parameters(comparison, report, scheme) if of_seeds else None,
                        "pairs": len(comparison.values),
                        "differences": " ".join(f"{seed}:{value!r}" for seed, value in comparison.differences.items())}
                 )  # fmt: skip
             if not finding.comparisons:
                 rows.append(
                     of_claim
-                    | dict.fromkeys(["comparison", "comparison_word", "small", "mean", "low", "high"])
+                    | dict.fromkeys(
+                        ["comparison", "comparison_word", "small", "mean", "low", "high", "more_parameters"]
+                    )
                     | {"pairs": 0, "differences": ""}
                 )
     return rows

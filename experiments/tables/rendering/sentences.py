@@ -189,24 +189,38 @@ def _numbers(comparison: AnyComparison, unit: str) -> str:
 
 
 def _advantages(comparison: AnyComparison, report: Report, scheme: str) -> Iterator[str]:
-    """The resources of which the row with the better mean score uses clearly more: parameters or step time.
-
-    Of a trend, the first and the last row are compared.
-    """
-    if not isinstance(comparison, Compared) or len(comparison.rows) != max(2, len(comparison.steps) + 1):
+    """The resources of which the row with the better mean score uses clearly more: parameters or step time."""
+    if (ends := _ends(comparison, report, scheme)) is None:
         return
-    ends = (comparison.rows[0], comparison.rows[-1])
-    scores = {row: report.known(row, scheme, report.score) for row in ends}
-    if None in scores.values():
-        return
-    worse, better = sorted(scores, key=lambda row: comparison.sense * scores[row])
-    more, less = (report.known(row, scheme, "parameters") for row in (better, worse))
-    if more and less and math.log(more / less) > LEAST_PARAMETERS:
-        yield f"{better} has {more / less:.2f} times the parameters of {worse}"
+    worse, better = ends
+    if times := more_parameters(comparison, report, scheme):
+        yield f"{better} has {times:.2f} times the parameters of {worse}"
     bounds = report.step_ratio_interval(better, worse)
     if bounds and bounds[0] > TIME_MARGIN:
         ratio = median(report.step_ratios(better, worse))
         yield f"a step of {better} takes {ratio:.2f} times the time of one of {worse}"
+
+
+def more_parameters(comparison: AnyComparison, report: Report, scheme: str) -> float | None:
+    """How many times the parameters of the worse row the better one has, if these are clearly more."""
+    if (ends := _ends(comparison, report, scheme)) is None:
+        return None
+    less, more = (report.known(row, scheme, "parameters") for row in ends)
+    return more / less if more and less and math.log(more / less) > LEAST_PARAMETERS else None
+
+
+def _ends(comparison: AnyComparison, report: Report, scheme: str) -> tuple[str, str] | None:
+    """The two rows of a comparison, or the first and the last of a trend; that with the worse mean score comes first.
+
+    None for other comparisons.
+    """
+    if not isinstance(comparison, Compared) or len(comparison.rows) != max(2, len(comparison.steps) + 1):
+        return None
+    scores = {row: report.known(row, scheme, report.score) for row in (comparison.rows[0], comparison.rows[-1])}
+    if None in scores.values():
+        return None
+    worse, better = sorted(scores, key=lambda row: comparison.sense * scores[row])
+    return worse, better
 
 
 def is_small(comparison: AnyComparison) -> bool:
