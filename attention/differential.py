@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from attention.kernels.problem import Projection
+from attention.kernels.problem import Hook, Projection
 from attention.layers.attention_layer import AttendOptions, Sizes
 from attention.layers.cost import Cost
 from attention.layers.projected import ProjectedAttention
@@ -65,8 +65,11 @@ class Attention(ProjectedAttention):
         pair = torch.stack([torch.ones_like(weight := self.balance()), -weight])[:, None]
         difference = torch.kron(torch.eye(self.value_heads, dtype=pair.dtype, device=pair.device), pair)
         options = options._replace(weights_projection=Projection(difference))
-        heads = super().attend(x, memory, query, key, value, options)
-        return self.head_norm(heads.to(self.head_norm.weight.dtype)) * (1 - self.balance.initial)
+        hook = None if self.hook is None else _except_outputs(self.hook)
+        heads = self.run_kernel(query, key, value, options, hook)
+        heads = self.head_norm(heads.to(self.head_norm.weight.dtype)) * (1 - self.balance.initial)
+        # after the norm, which would undo a factor
+        return heads if self.hook is None else self.hook("outputs", heads)
 
     def keep_softmax_heads(self, heads: Sequence[int]) -> None:
         """Keep only the two maps of each of these heads, in place."""
@@ -77,6 +80,10 @@ class Attention(ProjectedAttention):
         mixing = Cost(multiplies=queries * memory * self.softmax_heads * self.value_heads)
         own = Cost(parameters=4 * self.key_size + self.value_size)
         return super().cost(queries, memory) + mixing + own
+
+
+def _except_outputs(hook: Hook) -> Hook:
+    return lambda stage, tensor: tensor if stage == "outputs" else hook(stage, tensor)
 
 
 class Lambda(nn.Module):
