@@ -62,12 +62,27 @@ def test_a_file_that_is_no_treebank_is_named(tmp_path):
         list(read_treebank(tmp_path / "dogs.conllu"))
 
 
+def test_sentences_are_kept_apart(tmp_path):
+    file = tmp_path / "dogs.conllu"
+    file.write_text(CONLLU.rstrip("\n") + "\n \t\n" + CONLLU, encoding="utf-8")
+    assert list(read_treebank(file)) == [DOGS, DOGS]
+    file.write_text(CONLLU.rstrip("\n") + "\n" + CONLLU, encoding="utf-8")
+    with pytest.raises(
+        Mistake, match=r"dogs\.conllu: must be CoNLL-U, .* \(line 9: the number of the word is 1, not 6"
+    ):
+        list(read_treebank(file))
+
+
 def test_weights_of_words():
     # [CLS], a word of two tokens, a word of one
     word = torch.tensor([-1, 0, 0, 1])
     weights = torch.tensor([[[1.0, 0, 0, 0], [0.1, 0.2, 0.3, 0.4], [0.3, 0.1, 0.0, 0.6], [0.4, 0.3, 0.2, 0.1]]])
     torch.testing.assert_close(word_weights(weights, word), torch.tensor([[[0.3, 0.5], [0.5, 0.1]]]))
     assert most_attended_word(word_weights(weights, word)).tolist() == [[1, 0]]
+
+    # a word that can attend to no other word attends to none most
+    assert most_attended_word(torch.eye(4)[None].tril()).tolist() == [[-1] * 4]
+    assert most_attended_word(torch.full((1, 3, 3), 0.5).tril()).tolist() == [[-1, 0, 0]]
 
 
 def test_a_head_that_looks_at_the_previous_word_finds_what_stands_there(known, trained_run_of, monkeypatch):

@@ -55,8 +55,10 @@ def _conllu(path: Path) -> Iterator[Tree]:
         if columns[0].isdigit():
             if len(columns) < 10 or not columns[6].isdigit():
                 raise ValueError(f"line {number}: a word has 10 columns between tabs, and a number in the seventh")
+            if int(columns[0]) != len(words) + 1:
+                raise ValueError(f"line {number}: the number of the word is {columns[0]}, not {len(words) + 1}")
             words.append(columns)
-        elif not line and words:
+        elif not line.strip() and words:
             yield _tree(*zip(*((word[1], word[6], word[7], word[9]) for word in words), strict=True))
             words = []
 
@@ -94,8 +96,9 @@ def word_weights(weights_HNN: Tensor, word: Tensor) -> Tensor:
 
 
 def most_attended_word(weights_HWW: Tensor) -> Tensor:
-    """int64 [H, W]: the other word with the largest weight."""
-    return weights_HWW.masked_fill(torch.eye(weights_HWW.shape[-1], dtype=torch.bool), -1.0).argmax(-1)
+    """int64 [H, W]: the other word with the largest weight; -1 if no other word has a weight above 0."""
+    weights, words = weights_HWW.masked_fill(torch.eye(weights_HWW.shape[-1], dtype=torch.bool), 0.0).max(-1)
+    return words.masked_fill(weights <= 0, -1)
 
 
 def relation_accuracies(run: TrainedRun, trees: Iterable[Tree]) -> tuple[list[dict[str, Any]], int]:
