@@ -71,9 +71,10 @@ class TrainedRun:
             yield from ({"tokens": tokens} for tokens in self.token_batches())
 
     def masked_batches(self) -> Iterator[Batch]:
-        """The same with the run's evaluation masks."""
+        """The same with the run's evaluation masks; each batch has a position to predict."""
         for batch in evaluation_batches(self.dataset.validation, self.objective, self.sequences):
-            yield from split(batch, self.micro_batch)
+            # a part of sequences without such a position may have labels
+            yield from (part for part in split(batch, self.micro_batch) if len(part.targets))
 
     def learner(self, model: Transformer) -> Learner:
         """A learner of `model` on the run's batches and with its optimizer, on the CPU, in the model's own precision.

@@ -7,6 +7,7 @@ import torch
 
 from experiments.config.groups import options
 from experiments.failures.failure import Mistake
+from experiments.heads import trained_run
 from experiments.heads.hooks import gated, hooked, read_stages, value_heads
 from experiments.heads.measures.importance import (
     by_gradient,
@@ -176,6 +177,18 @@ def test_that_heads_do_nothing_yet_is_said(bert_of, trained_run_of, batch, monke
     assert "With all heads the loss of these 6 sequences is" in section.text
     increases = [row["increase"] for row in section.tables["ablation"]]
     assert len(increases) == 6 and (max(map(abs, increases)) < 1e-12) == is_idle
+
+
+def test_parts_of_a_batch_without_a_position_to_predict_are_left_out(bert_of, trained_run_of, batch, monkeypatch):
+    """Where sequences have labels, a part without such a position is still a part of a step."""
+    run = trained_run_of(bert_of("multi_head"))
+    expected = by_relevance(run.model, [batch])
+    labelled = batch._replace(labels=torch.zeros(5, dtype=torch.long))
+    monkeypatch.setattr(trained_run, "evaluation_batches", lambda *arguments: [labelled])
+    monkeypatch.setattr(trained_run, "TOKENS_AT_ONCE", batch.length)
+    parts = list(run.masked_batches())
+    assert [len(part.targets) for part in parts] == [2, 2, 2, 1]
+    torch.testing.assert_close(by_relevance(run.model, parts), expected)
 
 
 def test_a_head_is_removed_alone(bert_of, batch):
