@@ -44,8 +44,8 @@ class OneBatch(Learner):
         return self.sequences
 
 
-def learner_on(batch, model):
-    forward = Forward(model, torch.device("cpu"), "fp32", SETTINGS.seed)
+def learner_on(batch, model, seed=0):
+    forward = Forward(model, torch.device("cpu"), "fp32", seed)
     optimizers = build_optimizers(model, OPTIMIZER)
     return OneBatch(model, forward, None, batch, optimizers, batch_size=5, micro_batch=5, clip=None)
 
@@ -99,12 +99,25 @@ def test_folded_gates_are_gates(bert_of, batch, variant):
     torch.testing.assert_close(model(batch.tokens), expected)
 
 
+def test_a_model_is_fine_tuned_with_dropout(bert_of, batch):
+    """Its output then depends on the seed."""
+    tuned = []
+    for seed in (0, 1):
+        model = bert_of("talking_heads", dropout=0.5, attention_dropout=0.5)
+        run = SimpleNamespace(
+            settings=SETTINGS, model=model, learner=lambda copied, seed=seed: learner_on(batch, copied, seed)
+        )
+        tuned.append(gates.finetune_with_gates(run, 1, 0.0)[0](batch.tokens))
+    assert not torch.allclose(*tuned)
+
+
 @pytest.mark.parametrize(("penalty", "left"), [(0.0, 6), (50.0, 0)])
 def test_gates_stay_open_when_they_are_free_and_close_when_they_cost(bert_of, batch, penalty, left):
     model = bert_of("talking_heads").float()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     run = SimpleNamespace(settings=SETTINGS, model=model, learner=lambda copied: learner_on(batch, copied))
     tuned, opened = gates.finetune_with_gates(run, 120, penalty)
+    assert not tuned.training
     assert sum(int((gate > 0).sum()) for gate in opened) == left
     assert tuned is not model and all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
 

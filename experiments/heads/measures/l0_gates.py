@@ -106,6 +106,7 @@ def finetune_with_gates(run: TrainedRun, steps: int, penalty: float) -> tuple[Tr
     learner.optimizers.append(
         torch.optim.Adam([{"params": gates.parameters(), "rate_factor": GATE_LEARNING_RATE / model_rate}])
     )
+    model.train()
     for step in range(1, steps + 1):
         learner.take(step, model_rate)
-    return model, gates.without_noise()
+    return model.eval(), gates.without_noise()
