@@ -117,6 +117,11 @@ def test_the_plane_keeps_distances_that_fit_into_it():
     torch.testing.assert_close(torch.cdist(points, points), wanted, atol=0.02, rtol=0)
 
 
+@pytest.mark.filterwarnings("error")
+def test_heads_that_are_all_alike_are_one_point_of_the_plane():
+    assert not embed_in_plane(np.zeros((3, 3))).any()
+
+
 def test_the_mean_distance_within_a_layer_leaves_out_the_head_itself():
     distances = torch.tensor([[0.0, 2.0, 9.0], [2.0, 0.0, 9.0], [9.0, 9.0, 0.0]]).double().numpy()
     layers = torch.tensor([1, 1, 2]).numpy()

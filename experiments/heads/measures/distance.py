@@ -70,6 +70,9 @@ def within_and_between(distances: npt.NDArray[np.float64], layers: npt.NDArray[n
 
 def embed_in_plane(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """[G, 2]: points whose distances approximate `distances` as well as possible (metric MDS by SMACOF)."""
+    if not distances.any():
+        # SMACOF would divide by zero
+        return np.zeros((len(distances), 2))
     from sklearn.manifold import smacof
 
     # the function that scikit-learn's MDS calls: the names of the class's arguments differ between versions
