@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-TEXTS = [CONFIG, "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+INDEX = "*.index.json"  # of weights in several files
+TEXTS = [CONFIG, "tokenizer.json", "tokenizer_config.json", "vocab.txt", INDEX]
 
 
 def find_checkpoint(name: str) -> tuple[Path, str]:
@@ -71,7 +72,7 @@ def read_weights(folder: Path) -> tuple[Path, Mapping[str, Tensor]]:
 
     files = [folder / name for name in WEIGHTS if (folder / name).is_file()]
     if not files:
-        sharded = any(folder.glob("*.index.json"))
+        sharded = any(folder.glob(INDEX))
         reason = "its weights are in several files, which is not supported" if sharded else f"no {' or '.join(WEIGHTS)}"
         raise Mistake(f"{folder}: {reason}", "transformers' save_pretrained(FOLDER, max_shard_size='100GB') writes one")
     file = files[0]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -145,6 +147,23 @@ def test_a_name_that_is_no_folder_is_looked_for_on_the_hub(tmp_path, monkeypatch
     assert (tmp_path / "runs/distilbert/result.json").exists()
     # the second file of weights is not asked for where the first is there
     assert [name for name, _ in hub.asked] == ["somebody/distilbert"] * 2 and hub.asked[1][1] == ["model.safetensors"]
+
+
+def test_the_weights_of_a_name_may_be_in_several_files_which_is_said(tmp_path, monkeypatch):
+    source = save("distilbert", tmp_path / "0123456789abcdef")
+    (source / "model.safetensors").unlink()
+    (source / "model.safetensors.index.json").write_text("{}")
+
+    def download(name, allow_patterns):
+        for file in source.iterdir():
+            if any(fnmatch(file.name, pattern) for pattern in allow_patterns):
+                (tmp_path / "cache").mkdir(exist_ok=True)
+                shutil.copy(file, tmp_path / "cache")
+        return str(tmp_path / "cache")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    with pytest.raises(Mistake, match="its weights are in several files, which is not supported"):
+        import_checkpoint("somebody/distilbert", "", tmp_path / "runs", [])
 
 
 def test_what_is_neither_here_nor_there_says_where_it_was_looked_for(tmp_path, monkeypatch):
