@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from experiments.config.pretrained import check_length
 from experiments.config.recorded import config_here, override
 from experiments.data.corpus import SPLITS
 from experiments.data.overlap import has_text_of_training
@@ -74,11 +75,12 @@ def evaluate_runs(
 def _checked(folder: RunFolder, overrides: list[str], split: str, generate: bool) -> Settings:
     """The settings of a run with which it is scored. Raises Mistake if it cannot be scored so."""
     config = config_here(folder)
-    settings = override(config, overrides)
+    settings = override(config, [*overrides, *_trained_angles(config, overrides)])
     _check_read(overrides)
     if settings.objective.kind != (trained := config["objective"]["kind"]):
         raise Mistake(f"objective={settings.objective.kind}: {folder.name} was trained for objective={trained} only")
     _check_model(folder.name, config, settings.model_dump(), overrides)
+    check_length(settings.length, config)
     if generate:
         if not settings.objective.generates:
             raise Mistake(
@@ -92,6 +94,13 @@ def _checked(folder: RunFolder, overrides: list[str], split: str, generate: bool
             )
         _check_task(folder.name, config["task"], settings.task.model_dump())
     return settings
+
+
+def _trained_angles(trained: dict[str, Any], overrides: list[str]) -> list[str]:
+    """Overrides that keep the angles of rotary positions, whose defaults follow the length."""
+    typed = {override.partition("=")[0] for override in overrides}
+    bases = {f"model.{key}": trained["model"][key] for key in ("rotary_base", "local_rotary_base")}
+    return [f"{key}={base}" for key, base in bases.items() if key not in typed]
 
 
 def _scored(folder: RunFolder, settings: Settings, split: str, checkpoint: WhichCheckpoint, generate: bool) -> Row:

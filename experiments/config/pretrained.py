@@ -43,7 +43,7 @@ def inherited(tree: dict[str, Any], run: dict[str, Any], origin: dict[str, Any])
     decided = {key: run[key] for key in PRETRAINED_SETTINGS} | {"backend": tree["backend"]}
     model, variant = dict(run["model"]), dict(run["variant"])
     length = run["length"] if tree["length"] is None else tree["length"]
-    _check_length(length, run)
+    check_length(length, run)
     # an example is read whole
     model |= {"length": length, "segment_length": None}
     dropout = tree["dropout"]
@@ -109,8 +109,11 @@ def _check_libraries(task: dict[str, Any]) -> None:
     check_installed("finetune", f"the score of task={task['name']}", *needed)
 
 
-def _check_length(length: Any, run: dict[str, Any]) -> None:
-    """Raises Mistake for a length beyond the table of learned positions; computed positions have no such limit."""
+def check_length(length: Any, run: dict[str, Any]) -> None:
+    """Raises Mistake for a length beyond the table of learned positions of a run with these settings.
+
+    Computed positions have no such limit.
+    """
     position = run["model"]["position"]
     if POSITION_KINDS[position].trained_to_length and isinstance(length, int) and length > run["length"]:
         endless = [name for name, kind in POSITION_KINDS.items() if not kind.trained_to_length]

@@ -21,10 +21,10 @@ from experiments.failures.wording import as_yaml, did_you_mean
 from experiments.formats.keys import read, require
 from experiments.formats.names import Names
 from experiments.record.dotted import value_at
+from experiments.settings.position import POSITION_TABLE
 from experiments.settings.run import Settings
 from experiments.settings.variant import module_of
 
-POSITION_TABLE = "embedding.position.weight"  # the name of ours
 GROUPS = {"variant.name": "variant", "objective.kind": "objective"}  # what is chosen by the name of its group
 
 

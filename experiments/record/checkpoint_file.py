@@ -41,6 +41,7 @@ from experiments.record.folder import (
 )
 from experiments.record.result import Result
 from experiments.settings.group import WhichCheckpoint
+from experiments.settings.position import POSITION_TABLE
 
 MODEL = "model/"
 # of a file or its checksum that is gone, of another kind, too large, or on a bad block; others may pass
@@ -111,8 +112,8 @@ def load_weights(
     tokenizer: the digest of the tokenizer in the run's folder. `say` receives a line about each damaged checkpoint,
     that of `remark`, and one if the code of the run has changed since.
 
-    Raises Mistake if there is no checkpoint, and if it belongs to another model, other settings or another tokenizer
-    than the folder's.
+    The model may be shorter than the run's. Raises Mistake if there is no checkpoint, and if it belongs to another
+    model, other settings or another tokenizer than the folder's.
     """
     checkpoint = load(run.checkpoint, which, say)
     if checkpoint is None:
@@ -132,7 +133,12 @@ def load_weights(
         if result is not None and result.code_digest and (changed := changed_code(run, run.config(), result)):
             say(f"{changed} has changed since {run.name} was trained")
     live = weights(model)
-    restore(live, {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(MODEL)})
+    stored = {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(MODEL)}
+    # a model of a shorter length has the first rows of a table of learned positions
+    for name in stored.keys() & live.keys():
+        if name.endswith(POSITION_TABLE):
+            stored[name] = stored[name][: len(live[name])]
+    restore(live, stored)
     return checkpoint.step, checkpoint.header
 
 

@@ -21,6 +21,7 @@ class PositionKind(NamedTuple):
     trained_to_length: bool = False
 
 
+POSITION_TABLE = "embedding.position.weight"  # the table of learned positions among the weights of a model
 POSITION_KINDS = {
     # Devlin et al. 2019, 1810.04805
     "learned": PositionKind(embedding="experiments.model.layers.position:Learned", trained_to_length=True),

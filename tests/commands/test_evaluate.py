@@ -14,14 +14,17 @@ from typer.testing import CliRunner
 
 from cli import app
 from experiments.cells.cell import execute
+from experiments.commands import evaluate
 from experiments.commands.evaluate import evaluate_runs
 from experiments.config.compose import compose
 from experiments.config.recorded import on_this_machine
+from experiments.display.progress import Display
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake
 from experiments.files.digest import bytes_digest
 from experiments.record import changed_code
 from experiments.record.folder import RunFolder, config_text
+from experiments.tasks.trained import open_trained
 from experiments.training.step.micro_batches import Forward
 from tests.fixtures.device import as_computed
 
@@ -228,13 +231,41 @@ def test_a_split_that_is_given_twice_is_refused(score):
 
 @pytest.mark.parametrize(
     ("word", "said"),
-    [("heads=1", "heads = 1"), ("norm=post", "norm = 'post'"), ("length=32", "model.rotary_base = 32.0")],
+    [("heads=1", "heads = 1"), ("norm=post", "norm = 'post'"), ("model.rotary_base=32", "model.rotary_base = 32.0")],
 )
 def test_another_model_of_the_same_shapes_is_refused_with_the_override_that_keeps_it(score, word, said):
     with pytest.raises(Mistake, match=f"^{re.escape(said)}.* was trained with") as refused:
         score[1](word)
     key = said.partition(" = ")[0]
     assert f"\n  {key}=" in str(refused.value)
+
+
+def test_rotary_positions_keep_their_angles_at_another_length(score, runs):
+    trained, scored = score
+    (folder,) = map(RunFolder, runs.glob("*"))
+    assert folder.config()["model"]["rotary_base"] == 16
+    for length in (8, 32):
+        assert scored(f"length={length}")[0] not in (0, trained)
+        settings = evaluate._checked(folder, [f"length={length}"], "validation", generate=False)
+        assert (settings.model.length, settings.model.rotary_base, settings.model.local_rotary_base) == (length, 16, 16)
+
+
+def test_a_table_of_learned_positions_is_cut_to_a_shorter_length_and_ends_at_its_own(tiny, tmp_path, capsys):
+    own = [f"runs={tmp_path / 'runs'}", f"cache={tmp_path / 'cache'}", "max_steps=1"]
+    words = [word for word in tiny if not word.startswith("max_steps")]
+    assert execute(compose(["heads=2", *words, *own, "model.position=learned"])) == 0
+    capsys.readouterr()
+    evaluate_runs(["multi_head", "length=8"], tmp_path / "runs", "newest", "json")
+    assert json.loads(capsys.readouterr().out)[0]["loss"] > 0
+    (folder,) = map(RunFolder, tmp_path.glob("runs/*"))
+    whole, cut = (
+        open_trained(folder, evaluate._checked(folder, [length], "validation", generate=False), "newest", Display())
+        for length in ("length=16", "length=8")
+    )
+    tables = [each.model.embedding.position.weight for each in (whole, cut)]
+    assert len(tables[1]) == 8 and torch.equal(tables[0][:8], tables[1])
+    with pytest.raises(Mistake, match=r"^length = 17: model\.position=learned has a table of 16 positions"):
+        evaluate_runs(["multi_head", "length=17"], tmp_path / "runs", "newest", "json")
 
 
 def test_a_batch_that_does_not_fit_is_halved(score, monkeypatch):

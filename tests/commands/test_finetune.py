@@ -151,6 +151,8 @@ def test_what_was_fine_tuned_is_compared_by_its_scores(tune, pretrained, home, t
     reviews = ["task=chnsenticorp", "task.texts=[sentence]", *examples]
     evaluate_runs([folder.name, *reviews], runs, "newest", "json")
     assert json.loads(capsys.readouterr().out) == [score]
+    evaluate_runs([folder.name, "length=12"], runs, "newest", "json")
+    assert json.loads(capsys.readouterr().out)[0]["run"] == folder.name
     other = override(RunFolder(folder).config(), ["task=squad"])
     assert isinstance(other, FinetuningSettings) and other.task.document_stride == other.length // 3
     with pytest.raises(Mistake, match=rf"is a fine-tuned run\n  name the pretrained run: {pretrained.name}"):

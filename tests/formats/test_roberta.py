@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from experiments.config.compose import compose
-from experiments.formats.format import POSITION_TABLE
 from experiments.formats.roberta import RobertaFormat
 from experiments.model.build import build
+from experiments.settings.position import POSITION_TABLE
 
 FORMAT = RobertaFormat()
 SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 12}

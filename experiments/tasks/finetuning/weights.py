@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from experiments.failures.failure import Mistake
 from experiments.record.folder import RunFolder, checksum
 from experiments.settings.finetuning import FinetuningSettings
+from experiments.settings.position import POSITION_TABLE
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-POSITIONS = "model/embedding.position.weight"
 ENCODER_BIAS, BIAS = "model/encoder_relative.", "model/relative."
 
 
@@ -33,6 +33,6 @@ def pretrained_weights(settings: FinetuningSettings) -> dict[str, Tensor]:
     tensors = checkpoint.tensors.items()
     # the encoder of an encoder-decoder has its relative positions under its own name
     weights = {name.replace(ENCODER_BIAS, BIAS): tensor for name, tensor in tensors if name.startswith(MODEL)}
-    if (table := weights.get(POSITIONS)) is not None:
-        weights[POSITIONS] = table[: settings.length]
+    if (table := weights.get(positions := MODEL + POSITION_TABLE)) is not None:
+        weights[positions] = table[: settings.length]
     return weights
