@@ -10,13 +10,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.commands.evaluate import RUNTIME_KEYS
 from experiments.config.compose import compose
 from experiments.data.tokenizer import Tokenizer
 from experiments.failures.failure import Mistake
+from experiments.failures.wording import as_yaml
 from experiments.files.digest import file_digest
 from experiments.files.durable import new_folder
 from experiments.formats.source import find_checkpoint, read_config, read_tokenizer, read_weights
 from experiments.record.code_digest import code_digest
+from experiments.record.dotted import value_at
 from experiments.record.environment import describe
 from experiments.record.errors import or_other_runs
 from experiments.record.folder import CONFIG, TOKENIZER, RunFolder
@@ -57,7 +60,9 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     _check_start(config, tokenizer, checkpoint)
     file, state = read_weights(checkpoint)
     own_tokenizer = FileTokenizer(kind="file", path=str(folder.path / TOKENIZER))
-    settings = compose(_overridden(format.overrides(format.completed(config, state)), overrides))
+    completed = format.completed(config, state)
+    settings = compose(_overridden(format.overrides(completed), overrides))
+    _check_model(format.settings(completed), settings, checkpoint)
     settings = settings.model_copy(update={"tokenizer": own_tokenizer, "runs": str(runs)})
     _check_sentinels(settings, tokenizer, checkpoint)
     unused = [key for key in state if re.fullmatch(format.unused, key)]
@@ -127,6 +132,17 @@ def _overridden(of_config: list[str], more: list[str]) -> list[str]:
     """The overrides of the config.json, and those of the user, which take precedence."""
     overridden = {override.partition("=")[0] for override in more}
     return [*(override for override in of_config if override.partition("=")[0] not in overridden), *more]
+
+
+def _check_model(own: Mapping[str, Any], settings: Settings, checkpoint: Path) -> None:
+    """The settings must be those of the checkpoint's model, whose weights may fit another one. Raises Mistake."""
+    tree = settings.model_dump()
+    for key, value in own.items():
+        if key.rpartition(".")[2] not in RUNTIME_KEYS and (other := value_at(tree, key)) != value:
+            raise Mistake(
+                f"{key} = {as_yaml(other)}: the model of {checkpoint} has {as_yaml(value)}",
+                "leave it out; `attn train` makes other models",
+            )
 
 
 def _check_sentinels(settings: Settings, tokenizer: Tokenizer, checkpoint: Path) -> None:

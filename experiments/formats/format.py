@@ -56,10 +56,13 @@ class Format:
 
     def overrides(self, config: Mapping[str, Any]) -> list[str]:
         """The overrides, as on the command line, that make our model the one of a config.json."""
+        return [f"{GROUPS.get(key, key)}={_text(value)}" for key, value in self.settings(config).items()]
+
+    def settings(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings, by their dotted keys, that make our model the one of a config.json."""
         require(config, self.fixed_keys)
         same = {ours: read(config, *key) for ours, key in self.same_values.items()}
-        settings = {**self.fixed_settings, **same, **self.settings_of(config, same)}
-        return [f"{GROUPS.get(key, key)}={_text(value)}" for key, value in settings.items()]
+        return {**self.fixed_settings, **same, **self.settings_of(config, same)}
 
     def settings_of(self, config: Mapping[str, Any], same: Mapping[str, Any]) -> dict[str, Any]:
         """The settings that no table has, or not as they are. same: those of `same_values`."""

@@ -351,6 +351,30 @@ def test_other_formats_there_and_back(other, text, tmp_path, capsys):
     assert row["loss"] > 0
 
 
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("heads=1", "heads = 1: the model of .*theirs has 4"),
+        ("model.activation=relu", "model.activation = 'relu': the model of .*theirs has 'gelu_tanh'"),
+        ("variant=talking_heads", "variant.name = 'talking_heads': .* has 'multi_head'"),
+        ("objective=masked", "objective.kind = 'masked': .* has 'causal'"),
+    ],
+)
+@pytest.mark.parametrize("other", ["gpt2"], indirect=True)
+def test_settings_of_another_model_than_the_sources_are_refused(other, word, said, tmp_path):
+    with pytest.raises(Mistake, match=said):
+        import_checkpoint(str(other), "mine", tmp_path / "runs", [word])
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("other", ["gpt2"], indirect=True)
+def test_what_makes_no_other_model_may_be_set(other, tmp_path):
+    words = ["model.dropout=0.3", "model.attention_dropout=0.2", "heads=4", "seed=5"]
+    import_checkpoint(str(other), "mine", tmp_path / "runs", words)
+    config = RunFolder(tmp_path / "runs/mine").config()
+    assert (config["model"]["dropout"], config["variant"]["dropout"], config["seed"]) == (0.3, 0.2, 5)
+
+
 @pytest.mark.parametrize("other", ["t5"], indirect=True)
 def test_a_t5_whose_tokenizer_has_fewer_sentinels_is_refused(other, tmp_path):
     with pytest.raises(Mistake, match=r"objective\.sentinels=100: the tokenizer of .* has 20") as refused:

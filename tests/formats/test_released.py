@@ -211,9 +211,9 @@ def test_the_check_reads_further_than_a_published_window(tmp_path, monkeypatch):
 
     published = {"local_attention": 128, "max_position_embeddings": 256}
     monkeypatch.setitem(CONFIGS, "modernbert", CONFIGS["modernbert"] | published)
-    right = ModernBertFormat.overrides
+    right = ModernBertFormat.settings
     monkeypatch.setattr(
-        ModernBertFormat, "overrides", lambda self, config: right(self, {**config, "local_attention": 140})
+        ModernBertFormat, "settings", lambda self, config: right(self, {**config, "local_attention": 140})
     )
     with pytest.raises(Mistake, match=r"--check: the logits of 384 tokens differ"):
         import_checkpoint(str(save("modernbert", tmp_path / "modernbert")), "mine", tmp_path / "runs", [], check=True)
