@@ -68,6 +68,19 @@ def test_wrong_labelled_rows(tmp_path, row, said):
     assert all(part in text for part in said), text
 
 
+def test_a_label_whose_name_is_a_number(tmp_path):
+    def labels(names, *values):
+        path = write(tmp_path / "rows.json", [GOOD | {"label": value} for value in values])
+        return [example.label for example in read(task("mnli", path, labels=names), "train", Cache(tmp_path, None))]
+
+    hundreds = ["100", "101", "108"]
+    assert labels(hundreds, 108, "101", 2) == [2, 1, 2]
+    assert labels(["0", "1", "2"], 1, "2", 0) == [1, 2, 0]
+    assert labels(["1", "2", "3"], "1", 0, 3) == [0, 0, 2]
+    with pytest.raises(DataError, match=r"row 0: 1 in column label may be .* number 0, or .* this number, '2'; write"):
+        labels(["1", "2", "3"], 1)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

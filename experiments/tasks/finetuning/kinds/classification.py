@@ -16,12 +16,19 @@ class Kind(LabelledKind[Classification]):
     """Labels, which rows hold by their names or by their numbers."""
 
     def label(self, value: Any, where: str) -> int:
-        """The number of the label."""
+        """The number of the label. An integer is its number, or its name if that consists of digits."""
         task = self.task
-        if isinstance(value, str) and value in task.labels:
-            return task.labels.index(value)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(task.labels):
-            return value
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        number = value if is_integer and 0 <= value < len(task.labels) else None
+        is_name = (is_integer or isinstance(value, str)) and str(value) in task.labels
+        named = task.labels.index(str(value)) if is_name else None
+        if number is not None and named not in (None, number):
+            raise DataError(
+                f"{where}: {value} in column {task.label} may be the label of this name, which is number {named}, or "
+                f"that of this number, {task.labels[number]!r}; write names as text, or give task.labels other names"
+            )
+        if (label := named if number is None else number) is not None:
+            return label
         known = ", ".join(f"{number} {label}" for number, label in enumerate(task.labels))
         hint = " (a split whose labels are hidden?)" if value == -1 else ""
         raise DataError(f"{where}: unknown label {value!r} in column {task.label}; there are: {known}{hint}")
