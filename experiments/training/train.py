@@ -87,7 +87,9 @@ def train(
 def take_steps(run: Run, interruption: Interruption) -> None:
     """Take steps until a limit is reached. Raises Interrupted or TrialPruned once the last step is in a checkpoint."""
     trainer = run.settings.trainer
-    while not run.progress.ended:
+    # a process may have been killed after it was to prune the run
+    reason = why_pruned(run)
+    while not (run.progress.ended or reason):
         advance(run)
         if not run.mirrors.started:
             # their libraries take a second to import, so the first step comes first
@@ -100,10 +102,10 @@ def take_steps(run: Run, interruption: Interruption) -> None:
         pending = interruption.pending
         if run.due(trainer.checkpoint_every) or pending or reason:
             write_checkpoint(run)
-        if pending and not run.progress.ended:
+        if pending and not (run.progress.ended or reason):
             interruption.check()
-        if reason:
-            raise TrialPruned(reason)
+    if reason:
+        raise TrialPruned(reason)
 
 
 def why_pruned(run: Run) -> str | None:

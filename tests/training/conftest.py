@@ -168,16 +168,16 @@ def settings(corpus):
     return lambda **changes: tiny(corpus.parent / "cache", corpus, **changes)
 
 
-def train_in(path: Path, settings: Settings, neighbours=None) -> tuple[Result, RunFolder]:
+def train_in(path: Path, settings: Settings, neighbours=None, pruner=None) -> tuple[Result, RunFolder]:
     with RunFolder(path) as folder, Display() as display:
         folder.create(settings.model_dump())
-        return train(settings, folder, Mirrors(), display, neighbours or Neighbours()), folder
+        return train(settings, folder, Mirrors(), display, neighbours or Neighbours(), pruner=pruner), folder
 
 
 @pytest.fixture
 def go(tmp_path):
-    """go(settings, name, neighbours) -> (result, folder): trains in a folder of that name."""
-    return lambda settings, name="run", neighbours=None: train_in(tmp_path / name, settings, neighbours)
+    """go(settings, name, neighbours, pruner) -> (result, folder): trains in a folder of that name."""
+    return lambda settings, name="run", *others, **named: train_in(tmp_path / name, settings, *others, **named)
 
 
 @pytest.fixture(scope="session")

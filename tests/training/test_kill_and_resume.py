@@ -182,6 +182,19 @@ def test_a_signal_after_a_step_whose_checkpoint_is_not_due_waits_for_the_next_ch
     assert check_interrupted(RunFolder(tmp_path / "run"), signal.SIGTERM, 20) == 8
 
 
+def test_a_signal_or_a_kill_in_the_step_in_which_a_search_prunes_a_run_does_not_undo_it(settings, go):
+    def pruner(step, loss):
+        signal.raise_signal(signal.SIGTERM)
+        return "hopeless"
+
+    result, folder = go(settings(), pruner=pruner)
+    assert (result.status, result.reason, result.steps) == ("pruned", "hopeless", 10)
+    # a kill leaves the checkpoint alone
+    (folder.path / "result.json").unlink()
+    again, _ = go(settings(), pruner=lambda step, loss: f"hopeless at {step}")
+    assert (again.status, again.reason, again.validation_loss) == ("pruned", "hopeless at 10", result.validation_loss)
+
+
 @pytest.mark.parametrize(("owner", "name"), [(RunFolder, "write_result"), (Mirrors, "finish")])
 def test_ctrl_c_after_the_result_is_written_leaves_it_as_it_is(settings, go, tmp_path, monkeypatch, owner, name):
     call = getattr(owner, name)
