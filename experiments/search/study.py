@@ -88,11 +88,9 @@ class Study:
             for frozen in self._study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
                 if frozen.number not in self._claimed and (trial := self._take(frozen.number)):
                     return trial
-            repeated = False
             while self._left() > 0:
-                if trial := self._take(self._study.ask().number, at_random=repeated):
+                if trial := self._take(self._study.ask().number):
                     return trial
-                repeated = True
         return None
 
     def tell(self, trial: Trial, run: str, values: list[float] | None, *, pruned: bool = False) -> None:
@@ -134,17 +132,22 @@ class Study:
         drawn = sum(trial.state is not TrialState.FAIL for trial in trials)
         return self.wanted - self._failed - drawn
 
-    def _take(self, number: int, *, at_random: bool = False) -> Trial | None:
+    def _take(self, number: int) -> Trial | None:
         """The trial, if no other process has it and no other trial has its point."""
         from optuna.trial import TrialState
 
         lock = Lock(self._folder / "trials" / str(number))
         if lock.holder() is not None:
             return None
-        trial = self._journal.trial(number)
+        at_random, point = self._follows_repetition(number), {}
         with _quiet():
-            self._study.sampler = _sampler(self._search, number, at_random)
-            point = {each.key: _draw(trial, each) for each in self._space.parameters}
+            self._study.sampler = _sampler(self._search, at_random, number)
+            trial = self._journal.trial(number)
+            for each in self._space.parameters:
+                if each.key not in trial.relative_params:
+                    # not drawn together with others: a value that a killed process has drawn must not shift the next
+                    self._study.sampler = _sampler(self._search, at_random, number, each.key)
+                point[each.key] = _draw(trial, each)
         for other in self._study.get_trials(deepcopy=False):
             earlier = other.number < number or other.state is not TrialState.RUNNING
             if (
@@ -158,6 +161,13 @@ class Study:
         lock.acquire()
         self._claimed[number] = lock
         return Trial(number, point)
+
+    def _follows_repetition(self, number: int) -> bool:
+        """Whether the trial before was closed because it drew an earlier point."""
+        from optuna.trial import TrialState
+
+        before = self._study.get_trials(deepcopy=False)[:number][-1:]
+        return any(trial.state is TrialState.FAIL and RUN not in trial.user_attrs for trial in before)
 
 
 @dataclass(frozen=True)
@@ -327,10 +337,11 @@ def _drop_torn_line(path: Path) -> None:
         os.truncate(path, content.rfind(b"\n") + 1)
 
 
-def _sampler(search: Search, number: int, at_random: bool) -> optuna.samplers.BaseSampler:
+def _sampler(search: Search, at_random: bool, *drawn: int | str) -> optuna.samplers.BaseSampler:
+    """The sampler for the number of a trial, or for that and one of its keys."""
     import optuna
 
-    seed = int(digest([search.seed, number])[:8], 16)
+    seed = int(digest([search.seed, *drawn])[:8], 16)
     if at_random or search.sampler == "random":
         return optuna.samplers.RandomSampler(seed)
     # constant_liar: points of trials that run are not drawn again

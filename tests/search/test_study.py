@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 pytest.importorskip("optuna", reason="needs attn[optuna]")
 
+from experiments.search import study as study_module
 from experiments.search.space import space_of
 from experiments.search.study import MedianPruner, Study, read_ended, read_findings
 from experiments.settings.search import JOURNAL, Search
@@ -51,6 +54,33 @@ def test_the_same_seed_draws_the_same_points_however_often_it_was_cut(tmp_path):
     assert [*cut, *rest] == whole and rest[0] == begun.point
     assert [each.number for each in opened(tmp_path / "cut").ended()] == list(range(8))
     assert finish(opened(tmp_path / "other", seed=1)) != whole
+
+
+@pytest.mark.parametrize("overrides", [CONTINUOUS, FINITE])
+def test_a_kill_between_two_draws_changes_no_trial(tmp_path, monkeypatch, overrides):
+    whole = finish(opened(tmp_path / "whole", overrides))
+    assert overrides is CONTINUOUS or opened(tmp_path / "whole").ended()[-1].number > 5, "no point was repeated"
+    draw, points = study_module._draw, []
+
+    def draw_until_killed(trial, parameter):
+        value = draw(trial, parameter)
+        draws.pop()
+        if not draws:
+            raise KeyboardInterrupt
+        return value
+
+    monkeypatch.setattr(study_module, "_draw", draw_until_killed)
+    for after in itertools.cycle((1, 3, 99)):
+        draws = [None] * after
+        study = opened(tmp_path / "killed", overrides)
+        try:
+            if (trial := study.claim()) is None:
+                break
+        except KeyboardInterrupt:
+            continue
+        study.tell(trial, f"run-{trial.number}", loss(trial))
+        points.append(trial.point)
+    assert points == whole
 
 
 def test_a_trial_belongs_to_one_process_until_it_ends(tmp_path):
