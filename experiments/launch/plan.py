@@ -32,7 +32,7 @@ from experiments.launch.hydra_settings import (
     without_details,
     written,
 )
-from experiments.record.result_numbers import unknown_number
+from experiments.record.result_numbers import not_one_number
 from experiments.search.space import Space, space_of
 from experiments.settings.group import Group
 from experiments.settings.ray_cluster import RayCluster
@@ -120,10 +120,10 @@ def _planned_search(node: DictConfig, launcher: str, overrides: list[str]) -> Pl
 
 
 def _check_objectives(names: Iterable[str]) -> None:
-    """Raises Mistake for a field that `result.json` does not have, or that is not a number."""
+    """Raises Mistake for an objective that is not one number of `result.json`; `parameters` is their total."""
     for name in names:
-        if unknown := unknown_number(name):
-            raise Mistake(f"hydra.sweeper: {unknown}")
+        if wrong := not_one_number("parameters.total" if name == "parameters" else name):
+            raise Mistake(f"hydra.sweeper: {wrong}")
 
 
 def _ray_cluster(node: DictConfig) -> RayCluster:

@@ -17,24 +17,21 @@ TYPES = {
 }
 FIELDS = tuple(TYPES)
 BY_PART = tuple(name for name, type_ in TYPES.items() if type_.startswith("dict"))
-
-
-def unknown_number(place: str) -> str:
-    """`result.json has no number x (did you mean y?)` for a place without one, by its first part; else empty."""
-    field = place.partition(".")[0]
-    return "" if field in FIELDS else f"result.json has no number {field!r}" + did_you_mean(field, FIELDS)
+PARTS = ("total", "embedding", "attention", "feed_forward", "norm", "output")  # of `parameters`
 
 
 def not_one_number(place: str) -> str:
-    """What is wrong with the place of a table's score or column, which is one number of `result.json`; else empty."""
+    """What is wrong with the place of one number of `result.json`, such as `parameters.attention`; else empty."""
     field, _, part = place.partition(".")
-    if unknown := unknown_number(place):
-        return unknown
-    if field in BY_PART and not part:
+    if field not in FIELDS:
+        return f"result.json has no number {field!r}" + did_you_mean(field, FIELDS)
+    if field not in BY_PART:
+        return f"{field} is one number, without {part!r}; did you mean {field}?" if part else ""
+    if not part:
         total = "did you mean parameters.total?" if field == "parameters" else f"write {field}.NAME"
         return f"{field} has several numbers; {total}"
-    if field not in BY_PART and part:
-        return f"{field} is one number, without {part!r}; did you mean {field}?"
+    if field == "parameters" and part not in PARTS:
+        return f"parameters has no part {part!r}" + did_you_mean(part, PARTS)
     return ""
 
 

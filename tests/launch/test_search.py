@@ -127,6 +127,8 @@ def test_an_objective_that_was_not_measured_is_said(attn, tiny):
         (["heads=1,2", "hydra.sweeper.trials=0"], "hydra.sweeper.trials = 0: must be at least 1"),
         (["heads=1,2", "hydra.sweeper.sampler=tpo"], "must be one of tpe, random (did you mean tpe?)"),
         (["heads=1,2", "hydra.sweeper.minimize=[los]"], "result.json has no number 'los'"),
+        (["heads=1,2", "hydra.sweeper.minimize=[scores]"], "scores has several numbers; write scores.NAME"),
+        (["heads=1,2", "hydra.sweeper.maximize=[parameters.atention]"], "parameters has no part 'atention' (did you"),
         (["heads=1,2", "hydra/launcher=joblib"], "trains its trials itself"),
         (["heads=2"], "no override has several values"),
         (["heads=0,2", RATE], "heads=0 learning_rate=1e-05: heads = 0: must be at least 1"),

@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.failures.failure import Mistake
 from experiments.model.architectures import encoder
+from experiments.record.result_numbers import PARTS
 from experiments.settings.model import Model
 from experiments.settings.position import POSITION_KINDS
 
@@ -154,6 +155,7 @@ def test_bert_base_has_the_known_number_of_parameters(settings_of, variant_of):
 def test_parameter_counts_are_complete(bert_of, changes):
     bert = bert_of("talking_heads", **changes)
     counts = bert.parameter_counts()
+    assert counts.keys() == {*PARTS}
     assert counts["total"] == sum(parameter.numel() for parameter in bert.parameters())
     assert counts["attention"] == sum(layer.attention.cost(7, 7).parameters for layer in bert.encoder.layers)
     assert bert_of(tied=False).parameter_counts()["output"] - bert_of().parameter_counts()["output"] == 23 * 12
