@@ -34,9 +34,12 @@ ANEW = "search in another folder, with runs=FOLDER"
 
 
 def study_folder(planned: Plan) -> Path:
-    """The folder of the study, which depends on the overrides and the objectives alone."""
+    """The folder of the study, which depends on the overrides, their values, and the objectives alone."""
     assert planned.search is not None
-    identity = digest([planned.command.sweep, planned.search.search.objectives])
+    search, space = planned.search
+    # a glob may match another option later, and an overlay may list another value
+    values = {parameter.key: str(parameter) for parameter in space.parameters}
+    identity = digest([planned.command.sweep, values, search.objectives])
     return Path(planned.runs) / "sweeps" / f"search-{identity[:8]}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from experiments.failures.failure import Mistake
 from experiments.launch.check_cells import check_buildable
 from experiments.launch.plan import plan
 from experiments.launch.search import study_folder
+from experiments.search.space import space_of
 from experiments.training.distributed.start import TORCHRUN_VARIABLES
 
 
@@ -171,6 +173,18 @@ def test_a_search_is_kept_beside_its_runs():
     pytest.importorskip("optuna")
     words = ["hydra/sweeper=optuna_search", "runs=of-${variant.name}", "variant=talking_heads", "seed=0,1"]
     assert study_folder(plan(CommandLine(words, ["-m"]))).parent == Path("of-talking_heads/sweeps")
+
+
+def test_another_space_is_another_search():
+    pytest.importorskip("optuna")
+    planned = plan(CommandLine(["hydra/sweeper=optuna_search", "variant=glob(logits*)"], ["-m"]))
+
+    def folder(*overrides: str) -> Path:
+        return study_folder(replace(planned, search=planned.search._replace(space=space_of([*overrides]))))
+
+    assert folder("variant=logits_only,talking_heads") != folder("variant=glob(logits*)") == study_folder(planned)
+    # as an overlay may list them
+    assert folder("variant=glob(logits*)", "seed=0,1") != study_folder(planned)
 
 
 def test_a_wrong_expression_is_shown_as_it_was_written():
