@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from experiments.failures.wording import first_line
 from experiments.files.digest import digest
 from experiments.files.disk import lock_file, read_bytes, take_lock
 from experiments.files.durable import folder_for
-from experiments.record.errors import disk_errors_as_failures, or_other_runs
+from experiments.record.errors import RunFolderError, disk_errors_as_failures, or_other_runs
 from experiments.record.lock import Lock
 from experiments.search.space import Choice, NumberRange, Space
 from experiments.settings.search import JOURNAL, Direction, Search
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 NAME = "search"  # of the study in its journal
 RUN = "run"  # attribute of a trial: the name of its run folder
+OTHER_LINES = (LookupError, TypeError, AttributeError)  # what Optuna raises for lines that are no journal's
 
 
 class Trial(NamedTuple):
@@ -196,7 +198,7 @@ class MedianPruner:
 def read_ended(folder: Path) -> list[EndedTrial]:
     """The ended trials of a study that may not have begun; changes nothing. Raises RunFolderError."""
     path = folder / JOURNAL
-    with disk_errors_as_failures(path):
+    with disk_errors_as_failures(path), _damage_as_failure(path):
         study = _study_in(read_bytes(path)) if path.exists() else None
     return ended_trials(study) if study else []
 
@@ -268,8 +270,18 @@ def _study_in(journal: bytes) -> optuna.Study | None:
     try:
         backend = cast("Any", _ReadLines([json.loads(line) for line in lines]))
         return optuna.load_study(study_name=NAME, storage=JournalStorage(backend))
-    except (KeyError, TypeError, AttributeError) as error:
+    except OTHER_LINES as error:
         raise ValueError(f"it is not the journal of a study ({type(error).__name__}: {error})") from error
+
+
+@contextmanager
+def _damage_as_failure(path: Path) -> Iterator[None]:
+    """Turn the error of a block that reads a journal of other content into a `RunFolderError`."""
+    try:
+        yield
+    except (ValueError, *OTHER_LINES) as error:
+        reason = first_line(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+        raise RunFolderError(f"{path}: damaged ({reason}); remove it, or set runs= to another folder") from error
 
 
 class _ReadLines:
@@ -293,7 +305,7 @@ class _Journal:
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         path = folder / JOURNAL
-        with disk_errors_as_failures(path):
+        with disk_errors_as_failures(path), _damage_as_failure(path):
             # Optuna does not export the base class of its locks
             lock = cast(Any, _FileLock(path))
             self._storage = JournalStorage(JournalFileBackend(str(path), lock))

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("optuna", reason="needs attn[optuna]")
 
+from experiments.record.errors import RunFolderError
 from experiments.search import study as study_module
 from experiments.search.space import space_of
 from experiments.search.study import MedianPruner, Study, read_ended, read_findings
@@ -178,3 +179,14 @@ def test_a_journal_is_read_without_a_change_and_while_a_line_is_written(tmp_path
     for other in (b"{}\n", b"[]\n", b"no JSON\n"):
         with pytest.raises(ValueError, match=r"not the journal of a study|Expecting"):
             read_findings(other)
+
+
+@pytest.mark.parametrize("content", [b"{}\n", b"[]\n", b"no JSON\n", b"\xff\n", b"{}\nno JSON\n"])
+def test_a_damaged_journal_is_named_with_a_remedy(tmp_path, content):
+    path = tmp_path / JOURNAL
+    for read in (read_ended, opened, lambda folder: MedianPruner(folder, 0, 1, 0)(1, 2.0)):
+        path.write_bytes(content)
+        with pytest.raises(
+            RunFolderError, match=rf"^{path}: damaged \(.*\); remove it, or set runs= to another folder$"
+        ):
+            read(tmp_path)
