@@ -20,6 +20,7 @@ from experiments.failures.wording import did_you_mean, joined
 from experiments.files.durable import or_elsewhere
 from experiments.processes.interruption import Interrupted
 from experiments.record.errors import or_other_runs
+from experiments.settings.group import SEEDS
 from experiments.tables import costs, step_times
 from experiments.tables.definition.published import Published, published_of
 from experiments.tables.definition.request import Request, load
@@ -136,6 +137,8 @@ def seeds_of(text: str) -> range:
         seeds = range(int(count)) if count else range(int(first), int(last) + 1)
     if not seeds:
         raise Mistake(f"--seeds {text}: must be a number of seeds, from 1 on, or FIRST-LAST, such as 24-47")
+    if seeds[-1] >= SEEDS:
+        raise Mistake(f"--seeds {text}: the last seed must be at most {SEEDS - 1}")
     return seeds
 
 

@@ -10,6 +10,7 @@ from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 
 LARGEST_SIZE = 2**20
+SEEDS = 2**32  # number of seeds, from 0 on
 
 
 def _without_home(path: str) -> str:
@@ -29,7 +30,7 @@ Rate = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]  # times anoth
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
 Text = Annotated[str, Field(min_length=1)]
 Folder = Annotated[Text, AfterValidator(_without_home)]  # one that is made if it is missing
 

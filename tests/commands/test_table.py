@@ -421,6 +421,9 @@ def test_seeds_by_their_number_or_by_the_first_and_the_last():
     assert [*seeds_of("3")] == [0, 1, 2]
     assert [*seeds_of("24-26")] == [24, 25, 26]
     assert seeds_of("0-2") == seeds_of("3")
+    assert [*seeds_of("4294967295-4294967295")] == [2**32 - 1]
+    with pytest.raises(Mistake, match="the last seed must be at most 4294967295"):
+        seeds_of("4294967295-4294967296")
 
 
 @pytest.mark.parametrize(
