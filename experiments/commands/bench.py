@@ -47,7 +47,11 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
         from experiments.bench.figure import check_plot
 
         check_plot(plot)
-    cells = plan(CommandLine(overrides, ["-m"])).cells
+    planned = plan(CommandLine(overrides, ["-m"]))
+    cells = planned.cells
+    if planned.search or not planned.runs_here:
+        chosen = f"hydra/launcher={planned.launcher} hydra/sweeper={planned.sweeper}"
+        raise Mistake(f"{chosen}: a bench times every combination on this machine", "leave them out")
     if options.scope == "answer":
         return _answer(cells, options, format)
     _check_read(overrides, cells, options.scope)

@@ -291,6 +291,21 @@ def test_a_mistake_is_named_and_nothing_is_measured(attn, words, said):
     assert done.returncode == 2 and said in done.stderr and not done.stdout
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["hydra/launcher=joblib", *LAYER],
+        ["hydra/launcher=joblib", "--scope", "answer"],
+        ["hydra/sweeper=optuna_search", "seed=0,1", *LAYER],
+    ],
+)
+def test_a_launcher_and_a_search_are_refused(attn, words):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    pytest.importorskip("optuna")
+    done = attn("bench", *words)
+    assert done.returncode == 2 and "a bench times every combination on this machine" in done.stderr, done.output
+
+
 @pytest.mark.usefixtures("inside")
 def test_the_command_draws_what_it_prints(attn, tmp_path):
     check_drawing(attn, tmp_path)
