@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
-from experiments.cells.resources import Workers, parse_per_device, parse_workers
+from experiments.cells.resources import Workers, parse_per_device, parse_workers, pool_for
 from experiments.config.command_line import HELP_FLAGS, CommandLine, answer, question, split_arguments
 from experiments.failures.exit_code import ExitCode
-from experiments.failures.failure import Mistake
+from experiments.failures.failure import Mistake, once
 from experiments.failures.unread import check_read
 from experiments.launch.check_cells import check_buildable, check_data
 from experiments.launch.plan import Plan, plan
@@ -52,7 +52,7 @@ def launch_with(options: Options, line: CommandLine) -> ExitCode:
         if flag in options.given:
             _check_side_by_side(flag, planned)
     if options.dry_run:
-        return _dry_run(planned)
+        return _dry_run(planned, options)
     if not planned.is_sweep:
         from experiments.cells.cell import execute, finished_result
 
@@ -81,12 +81,14 @@ def uneven_heads(settings: Settings) -> str | None:
 
 
 def take_options(arguments: list[str]) -> tuple[Options, list[str]]:
-    """The command's own flags, and the other arguments. Raises Mistake for a wrong value."""
+    """The command's own flags, and the other arguments. Raises Mistake for a wrong value, and for a second one."""
     options, rest, left = Options(), [], [*arguments]
+    given: list[tuple[str, str]] = []
     while left:
         flag, equals, value = left.pop(0).partition("=")
-        if flag in (WORKERS, PER_DEVICE) and not equals:
-            value = left.pop(0) if left else ""
+        if flag in (WORKERS, PER_DEVICE):
+            value = value if equals or not left else left.pop(0)
+            given.append((flag, value))
         if flag == DRY_RUN and not equals:
             options = options._replace(dry_run=True)
         elif flag == WORKERS:
@@ -95,6 +97,7 @@ def take_options(arguments: list[str]) -> tuple[Options, list[str]]:
             options = options._replace(per_device=parse_per_device(value))
         else:
             rest.append(flag + equals + value)
+    once(given)
     return options, rest
 
 
@@ -107,7 +110,10 @@ def _check_side_by_side(flag: str, planned: Plan) -> None:
         raise Mistake(f"{flag}: {chosen} decides which cells run at once", "leave one of them out")
 
 
-def _dry_run(planned: Plan) -> ExitCode:
+def _dry_run(planned: Plan, options: Options) -> ExitCode:
+    if planned.runs_here:
+        # raises Mistake for more than this machine has room for; there is always room for one
+        pool_for(planned.cells, options.workers or 1, options.per_device or 1)
     if planned.search:
         from experiments.launch.search import print_search
 
