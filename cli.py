@@ -655,7 +655,11 @@ def push(
 def sync(
     selection: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RUN", help="Runs to upload; default: every run.", autocompletion=_run_names),
+        typer.Argument(
+            metavar="RUN",
+            help="Runs to upload; default: all but those with logger.wandb=off.",
+            autocompletion=_run_names,
+        ),
     ] = None,
     runs: Runs = RUNS,
     project: Project = None,

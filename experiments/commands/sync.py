@@ -14,7 +14,7 @@ from experiments.results.find import find_runs, folders_in, where
 
 
 def sync_runs(names: list[str], runs: Path, project: str | None) -> ExitCode:
-    """Upload the named runs, or all of them; returns the exit code. Raises Mistake.
+    """Upload the named runs, or all that were logged; returns the exit code. Raises Mistake.
 
     project: [ENTITY/]PROJECT; None for this machine's, even if a run folder names another one, which may be somebody
     else's.
@@ -28,7 +28,9 @@ def sync_runs(names: list[str], runs: Path, project: str | None) -> ExitCode:
     if not folders:
         raise Mistake(f"there are no runs {where(runs)}", "attn train makes one; --runs names another folder")
     try:
-        failures = sync([*map(RunFolder, folders)], destination, project is not None, print)
+        failures = sync(
+            [*map(RunFolder, folders)], destination, print, runs_named=bool(names), project_named=project is not None
+        )
     except TrackingError as error:
         raise Mistake(str(error)) from error
     return ExitCode.FAILED if failures else ExitCode.DONE

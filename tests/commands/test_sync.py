@@ -9,6 +9,6 @@ def test_a_run_that_lost_its_settings_is_named_too(tmp_path, monkeypatch):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     asked = []
-    monkeypatch.setattr(command, "sync", lambda folders, *more: asked.extend(each.name for each in folders) or 1)
+    monkeypatch.setattr(command, "sync", lambda folders, *_, **__: asked.extend(each.name for each in folders) or 1)
     assert command.sync_runs([], tmp_path, "attn") is ExitCode.FAILED
     assert asked == ["a", "b", "c"]

@@ -134,7 +134,7 @@ SYNC = """
 from experiments.record.mirrors.wandb_server import TrackingError
 from experiments.record.mirrors.wandb_sync import sync
 try:
-    print(sync([RunFolder(path)], ("attn", None), False, print))
+    print(sync([RunFolder(path)], ("attn", None), print, runs_named=False, project_named=False))
 except TrackingError as error:
     print(error)
 """
@@ -174,6 +174,15 @@ def test_sync_uploads_an_offline_run_once(train, server):
     assert json.loads(run["files"]["wandb-summary.json"][-1])["validation_loss"] == 5.125
     assert run["complete"]
     assert len(list(train.folder.path.parent.glob("wandb/*/run-*.wandb"))) == 2, "one, and the link to the latest"
+
+
+def test_a_run_that_is_logged_nowhere_is_uploaded_only_if_it_is_named(train, settings, server):
+    settings["logger"]["wandb"] = "off"
+    named = SYNC.replace("runs_named=False", "runs_named=True")
+    done = train("begin(); train(0, 4); end()" + SYNC + named, **login(server.server_port))
+    first, none_failed, second, *_ = done.stdout.splitlines()
+    assert first.endswith("logged nowhere (logger.wandb=off)") and none_failed == "0"
+    assert "4 steps uploaded" in second and len(server.runs) == 1
 
 
 @pytest.mark.campaign
@@ -262,7 +271,7 @@ def test_many_runs_are_uploaded_once_each_by_a_sync_that_is_killed_and_refused(
 @pytest.mark.campaign
 def test_sync_uploads_to_the_project_that_is_named_and_then_no_second_time(train, server):
     train("begin(); train(0, 2); end()")
-    named = SYNC.replace('("attn", None), False', '("other", "me"), True')
+    named = SYNC.replace('("attn", None)', '("other", "me")').replace("project_named=False", "project_named=True")
     assert "2 steps uploaded" in train(named, **login(server.server_port)).stdout
     (run,) = server.runs.values()
     assert (run["project"], run["entity"]) == ("other", "me")
@@ -275,7 +284,11 @@ def test_sync_uploads_to_the_project_that_is_named_and_then_no_second_time(train
 def test_uploads_are_given_up_after_several_failures_in_a_row(monkeypatch, tmp_path):
     names, broken, said = "abcdefgh", "abdefgh", []
 
-    def upload(wandb, folder, place, named):
+    def sync():
+        folders = [RunFolder(tmp_path / name) for name in names]
+        return wandb_sync.sync(folders, ("attn", None), said.append, runs_named=False, project_named=False)
+
+    def upload(wandb, folder, *more):
         if folder.name in broken:
             raise ConnectionError("refused")
         return "4 steps uploaded"
@@ -283,11 +296,11 @@ def test_uploads_are_given_up_after_several_failures_in_a_row(monkeypatch, tmp_p
     monkeypatch.setattr(wandb_sync, "connect", lambda: SimpleNamespace(teardown=lambda: None))
     monkeypatch.setattr(wandb_sync, "_upload", upload)
     with pytest.raises(wandb_sync.TrackingError, match="3 runs in a row could not be uploaded, so 2 were not tried"):
-        wandb_sync.sync([RunFolder(tmp_path / name) for name in names], ("attn", None), False, said.append)
+        sync()
     assert [line.split(":")[0] for line in said] == [f"[{number}/8] {name}" for number, name in enumerate("abcdef", 1)]
     assert said[2] == "[3/8] c: 4 steps uploaded" and "not uploaded: ConnectionError: refused" in said[5]
     broken = "ad"
-    assert wandb_sync.sync([RunFolder(tmp_path / name) for name in names], ("attn", None), False, said.append) == 2
+    assert sync() == 2
 
 
 def test_sync_without_a_login_or_a_network_says_so(train):
