@@ -219,9 +219,10 @@ def swept(folder: Path) -> Path:
 
     Only one process at a time may write there. Raises DiskError.
     """
-    with disk_errors(folder):
-        make_folder(folder)
-        for left in folder.glob(".*"):
+    folder_for(folder)
+    for left in folder.glob(".*"):
+        # it may be another program's, such as a folder of Jupyter's or a file that NFS keeps while it is open
+        with suppress(OSError):
             left.unlink()
     return folder
 

@@ -23,6 +23,7 @@ from experiments.files.durable import (
     or_elsewhere,
     remove_abandoned,
     replacing,
+    swept,
     to_json,
     write,
 )
@@ -128,6 +129,12 @@ def test_a_folder_is_on_the_disk_with_its_files_before_it_has_its_name(tmp_path,
         synchronized.clear()
     inside = [str(partial / "inner"), str(partial / "inner" / "file"), str(partial)]
     assert sorted(synchronized[:-1]) == sorted(inside) and synchronized[-1] == str(tmp_path)
+
+
+def test_a_hidden_entry_that_cannot_be_removed_is_no_reason_to_fail(tmp_path):
+    (tmp_path / ".left").touch()
+    (theirs := tmp_path / ".ipynb_checkpoints").mkdir()
+    assert [*swept(tmp_path).iterdir()] == [theirs]
 
 
 def leave(folder, name):
