@@ -614,7 +614,9 @@ def import_(
 @app.command()
 def export(
     run: Run,
-    target: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new or empty folder.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A new or empty folder, other than the current one.")
+    ],
     runs: Runs = RUNS,
     checkpoint: Checkpoint = "best",
     format: Annotated[

@@ -78,6 +78,9 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
 
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Mistake(f"{target} exists already", "name a folder that is new or empty")
+    if target.exists() and target.samefile("."):
+        # a shell would go on in the folder that was replaced
+        raise Mistake(f"{target} is the current folder, which an export would replace", "name another folder")
     run = RunFolder(find_run(name, runs))
     settings = pretraining(run)
     tokenizer = load(run.tokenizer_file())

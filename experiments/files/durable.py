@@ -131,6 +131,8 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
     Raises DiskError.
     """
     with disk_errors(path):
+        # so that a link stays one, and . has a name
+        path = Path(os.path.realpath(path))
         make_folder(path.parent)
         remove_abandoned(path.parent, glob.escape(path.name))
         with _reserved_name(path) as partial:

@@ -99,6 +99,12 @@ def test_an_imported_run_computes_the_same_and_can_be_exported_again(bert, text,
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_an_export_does_not_replace_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Mistake, match="is the current folder"):
+        export_run("mine", Path(), tmp_path / "runs", "best", None)
+
+
 def test_the_heads_of_an_imported_run_are_shown(bert, text, tmp_path):
     import_checkpoint(str(bert), "mine", tmp_path / "runs", [*text, f"cache={tmp_path / 'cache'}"])
     show_heads(["mine"], tmp_path / "runs", HeadsOptions(sequences=2))

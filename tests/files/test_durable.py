@@ -131,6 +131,14 @@ def test_a_folder_is_on_the_disk_with_its_files_before_it_has_its_name(tmp_path,
     assert sorted(synchronized[:-1]) == sorted(inside) and synchronized[-1] == str(tmp_path)
 
 
+def test_a_link_to_an_empty_folder_stays_one(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (link := tmp_path / "link").symlink_to("empty")
+    with new_folder(link) as partial:
+        (partial / "file").touch()
+    assert link.is_symlink() and (tmp_path / "empty" / "file").exists()
+
+
 def test_a_hidden_entry_that_cannot_be_removed_is_no_reason_to_fail(tmp_path):
     (tmp_path / ".left").touch()
     (theirs := tmp_path / ".ipynb_checkpoints").mkdir()
