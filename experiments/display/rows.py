@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import functools
 import io
-import json
 import textwrap
 from typing import Any, Literal
 
@@ -15,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.display.numbers import megabytes, rough_duration
+from experiments.files.durable import to_json
 
 Row = dict[str, Any]
 
@@ -27,7 +27,7 @@ TERMINAL_ROWS = 500
 def show(rows: list[Row], format: str, caption: str = "", console: Console | None = None) -> None:
     """Print rows that share their keys: rounded for people (table, markdown), exact for programs (csv, json)."""
     if format == "json":
-        print(json.dumps(rows, indent=2))
+        print(to_json(rows, indent=2))
     elif format == "csv":
         print(as_csv(rows), end="")
     elif format == "markdown":

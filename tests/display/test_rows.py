@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import json
+import math
 
 import pytest
 from rich.console import Console
@@ -41,6 +43,12 @@ def test_a_missing_text_below_its_row_is_a_dash():
 def test_numbers_of_a_column_have_as_many_digits_after_the_point():
     assert [readable("perplexity", value) for value in (107.96, 100.5, 999.96)] == ["108.0", "100.5", "1,000.0"]
     assert [readable("loss", value) for value in (4.5, 1e-5, 1234.5)] == ["4.5000", "1e-05", "1,234"]
+
+
+def test_json_is_standard_also_without_finite_numbers(capsys):
+    show([{"loss": math.inf, "perplexity": math.nan}], "json")
+    read = json.loads(capsys.readouterr().out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    assert read == [{"loss": "inf", "perplexity": "nan"}]
 
 
 def test_settings_are_as_they_were_typed_and_measurements_rounded():
