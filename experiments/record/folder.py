@@ -190,7 +190,6 @@ class RunFolder:
             raise
         except BaseException:
             self.discard()
-            self.close()
             raise
 
     def go_on(self) -> None:
@@ -206,9 +205,15 @@ class RunFolder:
         self._lock.release()
 
     def discard(self) -> None:
-        """Remove the folder if `create` of this object made it, it has no checkpoint, and nobody else trains in it."""
-        if self._made and not any(self.checkpoint.glob("*")) and (self._lock.held or self.holder() is None):
-            shutil.rmtree(self.path, ignore_errors=True)
+        """Release the folder, and remove it if `create` of this object made it, it has no checkpoint, and nobody else
+        trains in it.
+        """
+        # without the lock, another process may have it
+        with suppress(RunFolderError), self:
+            if self._made and not self._lock.held:
+                self._lock.acquire()
+            if self._made and not any(self.checkpoint.glob("*")):
+                shutil.rmtree(self.path, ignore_errors=True)
 
     def holder(self) -> str | None:
         """The process that trains in this folder, as `process 7 on host since ...`; None if there is none."""

@@ -338,6 +338,21 @@ def test_a_folder_that_another_process_has_taken_is_not_removed(folder, settings
     assert folder.path.exists() and folder.config() == settings
 
 
+def test_no_other_process_can_take_a_folder_that_is_being_removed(folder, settings, monkeypatch):
+    monkeypatch.setattr("experiments.record.lock.WAIT_SECONDS", 0)
+    tried = []
+
+    def remove(path, **options):
+        tried.append(path)
+        with pytest.raises(RunFolderError, match="trains in it"):
+            RunFolder(path).create(settings)
+
+    monkeypatch.setattr("experiments.record.folder.shutil.rmtree", remove)
+    folder.close()
+    folder.discard()
+    assert tried == [folder.path] and folder.holder() is None
+
+
 def test_a_lock_whose_folder_was_removed_meanwhile_is_none(folder, settings, monkeypatch):
     def take_when_removed(descriptor, *, wait=False):
         folder.discard()
