@@ -55,6 +55,8 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
             said.add(line)
             report(line)
 
+    # before the page is computed, which misses a change meanwhile
+    last_change = newest(runs)
     data = page_data(selection, runs, WATCH_SECONDS if watch else 0, say_once)
     write(out, page(data))
     run_count = len(data["runs"])
@@ -65,7 +67,7 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
     if not watch:
         return
     try:
-        last_change, spent = newest(runs), 0.0
+        spent = 0.0
         for waited in count(1):
             time.sleep(max(WATCH_SECONDS, spent / WATCH_SHARE))
             began = time.process_time()

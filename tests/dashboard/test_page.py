@@ -172,6 +172,26 @@ def test_watching_rewrites_when_there_is_news_and_ends_quietly(make, tmp_path, m
     assert first[1]["refresh"] == command.WATCH_SECONDS and last["refresh"] == 0
 
 
+def test_watching_misses_no_change_while_the_first_page_is_computed(make, tmp_path, monkeypatch):
+    folder, compute, pages = make("a", finished=False), command.page_data, []
+
+    def slowly(*arguments):
+        pages.append(compute(*arguments))
+        with (folder / "metrics.jsonl").open("a") as file:
+            file.write('{"step": 50, "tokens": 5000, "loss": 3.0, "wall_seconds": 5.0}\n')
+        return pages[-1]
+
+    def sleep(seconds):
+        if len(pages) == 2:
+            raise Interrupted(signal.SIGINT)
+        assert not slept.append(seconds) and len(slept) == 1, "the page was not computed again"
+
+    slept = []
+    monkeypatch.setattr(command, "page_data", slowly)
+    monkeypatch.setattr(time, "sleep", sleep)
+    write_dashboard([], tmp_path / "runs", tmp_path / "page.html", watch=True, show=False)
+
+
 def test_watching_says_each_remark_once(make, tmp_path, monkeypatch, capsys):
     looks = []
 
