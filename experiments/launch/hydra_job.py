@@ -17,7 +17,8 @@ from experiments.failures.failure import Mistake
 from experiments.launch.launchers import launcher
 from experiments.launch.plan import labelled_with_sweep
 
-LEDGER = "cells.txt"  # in the sweep's folder: a line for each cell that was started, with its outcome
+# in the sweep's folder: a line for each cell that was started, with its outcome, also of earlier and of equal sweeps
+LEDGER = "cells.txt"
 
 
 def job(config: DictConfig) -> float | None:
@@ -43,8 +44,17 @@ def _note(ledger: Path, folder: Path, state: str) -> None:
         file.write(f"{folder}\t{' '.join(state.split())}\n")
 
 
-def read_ledger(sweep: Path) -> dict[Path, str]:
-    """The outcome of each cell, by its folder, from the last line about it. sweep: the sweep's folder."""
+def ledger_size(sweep: Path) -> int:
+    """The bytes of the ledger in a sweep's folder."""
     path = sweep / LEDGER
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return path.stat().st_size if path.is_file() else 0
+
+
+def read_ledger(sweep: Path, start: int) -> dict[Path, str]:
+    """The outcome of each cell, by its folder, from the last line about it. sweep: the sweep's folder.
+
+    start: the bytes that were there before.
+    """
+    path = sweep / LEDGER
+    lines = path.read_bytes()[start:].decode().splitlines() if path.is_file() else []
     return {Path(folder): state for folder, _, state in (line.rpartition("\t") for line in lines)}

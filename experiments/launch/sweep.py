@@ -12,7 +12,7 @@ from experiments.cells.resources import Workers
 from experiments.config.command_line import hydra_main, quoted
 from experiments.failures.exit_code import ExitCode
 from experiments.files.durable import folder_for
-from experiments.launch.hydra_job import LEDGER, job, read_ledger
+from experiments.launch.hydra_job import job, ledger_size, read_ledger
 from experiments.launch.launchers import launcher
 from experiments.launch.local import train_cells
 from experiments.launch.output import print_outcomes
@@ -60,7 +60,8 @@ def _train_with_hydra(planned: Plan) -> list[Outcome]:
     folder = Path(planned.runs) / "sweeps" / line.sweep
     with or_other_runs():
         folder_for(folder)
-    (folder / LEDGER).unlink(missing_ok=True)
+    # an equal sweep, which may run now, has the same ledger
+    begun_at = ledger_size(folder)
     with its.around_sweep():
         own = f"hydra.sweep.dir={quoted(str(folder))}"
         hydra_main(with_plugins(job), line._replace(overrides=[*line.overrides, own]))
@@ -68,5 +69,5 @@ def _train_with_hydra(planned: Plan) -> list[Outcome]:
     ended = "its job was ended, or never began" + (f"; the launcher's logs: {logs}" if logs.is_dir() else "")
     # the run folder counts: a job may have finished its cell, and have been ended before it wrote a line
     finished = {folder_of(cell).path: earlier_outcome(cell) for cell in planned.cells}
-    states = dict.fromkeys(finished, ended) | read_ledger(folder)
+    states = dict.fromkeys(finished, ended) | read_ledger(folder, begun_at)
     return [finished.get(path) or outcome_of(RunFolder(path), state) for path, state in states.items()]

@@ -20,11 +20,13 @@ from rich.console import Console
 from rich.text import Text
 
 from experiments.cells import runner
+from experiments.cells.cell import folder_of
 from experiments.cells.outcome import Outcome
 from experiments.commands.train import launch
 from experiments.config.compose import compose
 from experiments.config.messages import OF_HYDRA
 from experiments.failures.failure import Mistake
+from experiments.launch import hydra_job, sweep
 from experiments.launch.output import SweepProgress, print_cells
 from experiments.measure.cores import usable
 from experiments.processes import child
@@ -93,9 +95,9 @@ def begun(tiny, tmp_path, environment):
         return sweep, sorted((tmp_path / "runs").glob("multi_head-*"))
 
     yield begin
-    for sweep in sweeps:
-        sweep.kill()
-        sweep.wait()
+    for each in sweeps:
+        each.kill()
+        each.wait()
 
 
 @pytest.mark.campaign
@@ -244,9 +246,27 @@ def test_the_cells_of_another_sweeper_are_found_in_the_folder_of_runs(in_process
 def test_a_finished_cell_is_done_without_a_line_of_its_job(in_process, tiny, tmp_path, monkeypatch, capsys):
     ConfigStore.instance().store(group="hydra/launcher", name="another", node=BasicLauncherConf, provider="test")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("experiments.launch.sweep.read_ledger", lambda folder: {})
+    monkeypatch.setattr("experiments.launch.sweep.read_ledger", lambda *_: {})
     words = ["hydra/launcher=another", "heads=2", f"cache={tmp_path / 'cache'}", *tiny]
     assert launch(["-m", *words]) == 0, capsys.readouterr().out
+
+
+def test_an_equal_sweep_leaves_the_lines_of_this_one(in_process, tiny, tmp_path, monkeypatch, capsys):
+    ConfigStore.instance().store(group="hydra/launcher", name="another", node=BasicLauncherConf, provider="test")
+    monkeypatch.chdir(tmp_path)
+    words = ["-m", "hydra/launcher=another", "heads=2", f"cache={tmp_path / 'cache'}", *tiny]
+    train, said = sweep.hydra_main, []
+
+    def meanwhile(task, line):
+        train(task, line)
+        monkeypatch.setattr(sweep, "hydra_main", lambda *_: None)
+        assert launch(words) == 3
+        said.append(capsys.readouterr().out)
+
+    monkeypatch.setattr(sweep, "hydra_main", meanwhile)
+    monkeypatch.setattr(hydra_job, "run_cell", lambda settings, pool: Outcome(folder_of(settings), None, "it is hot"))
+    assert launch(words) == 3
+    assert ["never began" in said[0], "it is hot" in capsys.readouterr().out] == [True, True]
 
 
 @pytest.mark.parametrize("option", ["launcher", "sweeper"])
