@@ -51,7 +51,8 @@ def compare_runs(
     if over_seeds and (left := len(results) - sum(map(is_finished, results))):
         print(f"in no mean, because they have not finished with a loss: {left} of {len(results)} runs", file=sys.stderr)
     if beside := sum(map(shared_its_machine, results)):
-        print(f"tokens_per_second of {beside} of {len(results)} runs were measured beside other work", file=sys.stderr)
+        line = f"the speeds of {beside} of {len(results)} runs were measured while the machine was busy"
+        print(line, file=sys.stderr)
     if conditions := differing_conditions(results):
         print(f"losses can be compared only between runs with the same {', '.join(conditions)}", file=sys.stderr)
     for line in remarks(results):

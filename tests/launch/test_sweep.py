@@ -331,7 +331,7 @@ def test_cells_side_by_side_are_those_of_one_by_one_and_compare_says_what_their_
     beside, alone = (attn("compare", "--runs", runs, "--format", "json") for runs in ("runs", "one"))
     for mine, other in zip(json.loads(beside.stdout), json.loads(alone.stdout), strict=True):
         assert mine["run"] == other["run"] and mine["loss"] == other["loss"]
-    assert "tokens_per_second of 2 of 2 runs were measured beside other work" in beside.stderr
+    assert "the speeds of 2 of 2 runs were measured while the machine was busy" in beside.stderr
     counts = {runs: {json.loads(path.read_text())["cells_at_once"] for path in Path(runs).glob("*/result.json")}
               for runs in ("runs", "one")}  # fmt: skip
     assert counts == {"runs": {2}, "one": {1}}
