@@ -65,7 +65,7 @@ def deciding_settings(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def run_name(settings: dict[str, Any]) -> str:
-    """The name of the run's folder and its id in W&B: variant, sizes, norm, seed, digest; of letters, digits and `._-`.
+    """The name of the run's folder, also in W&B: variant, sizes, norm, seed, digest; of letters, digits and `._-`.
 
     The name of a fine-tuned run begins with the task and the digest of the pretrained weights.
     """

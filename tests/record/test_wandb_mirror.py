@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import shutil
 import subprocess
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from experiments.record.folder import configuration_digest
+from experiments.record.mirrors.wandb_mirror import finish
 
 
 def read(runs: Path) -> tuple[list[dict], dict, dict]:
@@ -41,7 +44,7 @@ def test_an_offline_run_is_whole_and_silent(train, settings, result):
     history, run, summary = read(train.folder.path.parent)
     assert [own(row) for row in history] == train.folder.metrics.read() == train.lines
     assert [row["_step"] for row in history] == [10, 20, 30, 40]
-    assert run["run_id"] == run["display_name"] == train.folder.name
+    assert run["run_id"].startswith(f"{train.folder.name}-") and run["display_name"] == train.folder.name
     assert run["run_group"] == "sweep"
     assert run["tags"] == ["nano", "cpu"]
     config = run["config"]["update"]
@@ -76,7 +79,7 @@ for seed in (0, 1):
     assert train(script).stderr == ""
     for seed in (0, 1):
         runs = train.folder.path.parent
-        (file,) = runs.glob(f"wandb/offline-*/run-{train.folder.name}-{seed}.wandb")
+        (file,) = runs.glob(f"wandb/offline-*/run-{train.folder.name}-{seed}-*.wandb")
         shutil.copytree(file.parent, runs / str(seed) / "wandb" / "only")
         assert [own(row) for row in read(runs / str(seed))[0]] == train.lines[seed:]
 
@@ -120,6 +123,17 @@ begin(); train(0, 2); os.killpg(0, signal.SIGINT); time.sleep(0.5); train(2, 4);
     done = train(f"os.setsid(){script}")
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
     assert [own(row) for row in read(train.folder.path.parent)[0]] == train.lines
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [("done", 0), ("imported", 0), ("pruned", 0), ("interrupted", 1), ("oom", 1), (None, 1)],
+)
+def test_only_a_run_that_no_command_continues_is_finished_in_wandb(result, status, code):
+    run = Mock(summary={})
+    reason = None if status == "done" else "it is said here"
+    finish(run, status and dataclasses.replace(result, status=status, reason=reason))
+    run.finish.assert_called_once_with(exit_code=code)
 
 
 def test_wandb_that_cannot_be_imported_is_noted(train):

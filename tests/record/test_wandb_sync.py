@@ -89,7 +89,7 @@ def bucket(run):
     return {
         "id": "1",
         "name": run["name"],
-        "displayName": run["name"],
+        "displayName": run.get("displayName"),
         "config": run["config"],
         "summaryMetrics": summary[-1],
         "historyLineCount": len(history),
@@ -154,7 +154,7 @@ def test_online_when_logged_in_and_one_run_after_a_kill(train, server):
     assert (done.stdout, done.stderr) == ("", "") and "W&B" not in log_of(train)
     (run,) = server.runs.values()
     assert steps(run) == [10, 20, 30, 40]
-    assert (run["name"], run["groupName"], run["tags"]) == (train.folder.name, "sweep", ["nano", "cpu"])
+    assert (run["displayName"], run["groupName"], run["tags"]) == (train.folder.name, "sweep", ["nano", "cpu"])
     assert json.loads(run["files"]["wandb-summary.json"][-1])["validation_loss"] == 5.125
     assert json.loads(run["config"])["heads"]["value"] == 24
     assert run["complete"]
@@ -170,10 +170,20 @@ def test_sync_uploads_an_offline_run_once(train, server):
     assert second.stderr == "" and re.search(r"2 steps uploaded.*\n0\n.*uploaded before\n0\n$", second.stdout)
     (run,) = server.runs.values()
     assert steps(run) == [10, 20, 30, 40]
-    assert (run["name"], run["groupName"], run["tags"]) == (train.folder.name, "sweep", ["nano", "cpu"])
+    assert (run["displayName"], run["groupName"], run["tags"]) == (train.folder.name, "sweep", ["nano", "cpu"])
     assert json.loads(run["files"]["wandb-summary.json"][-1])["validation_loss"] == 5.125
     assert run["complete"]
     assert len(list(train.folder.path.parent.glob("wandb/*/run-*.wandb"))) == 2, "one, and the link to the latest"
+
+
+def test_a_run_that_is_repeated_in_another_folder_is_another_run_of_its_name(train, server):
+    again = """
+first, folder, mirrors = folder, RunFolder(path.replace("/runs/", "/again/")), Mirrors()
+begin(); train(1, 3); end()
+""" + SYNC.replace("[RunFolder(path)]", "[first, folder]")
+    train("begin(); train(0, 4); end()" + again, **login(server.server_port))
+    assert [steps(run) for run in server.runs.values()] == [[10, 20, 30, 40], [20, 30]]
+    assert {run["displayName"] for run in server.runs.values()} == {train.folder.name}
 
 
 def test_a_run_that_is_logged_nowhere_is_uploaded_only_if_it_is_named(train, settings, server):

@@ -11,11 +11,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from experiments.files.digest import digest
 from experiments.files.disk import read_bytes
 from experiments.files.durable import to_json, write
 from experiments.files.plain import from_json
 from experiments.record.errors import RunFolderError, or_other_runs
-from experiments.record.folder import LOCATION_KEYS, RunFolder, configuration_digest
+from experiments.record.folder import FINAL, LOCATION_KEYS, RunFolder, configuration_digest
 from experiments.record.mirrors.wandb_server import import_library, in_a_line, mode_of, quiet_settings, why_offline
 from experiments.record.result import Result
 
@@ -85,7 +86,7 @@ class WandbMirror:
 
 
 def begin(wandb: ModuleType, folder: RunFolder, settings: dict[str, Any], root: Path, online: bool) -> Any:
-    """Begin the run in W&B, or continue the one of its name where `online`. root: the folder of W&B's own files."""
+    """Begin the run in W&B, or continue the one of its id where `online`. root: the folder of W&B's own files."""
     logger = settings["logger"]
     config = {key: value for key, value in settings.items() if key not in LOCATION_KEYS}
     run = wandb.init(
@@ -93,7 +94,7 @@ def begin(wandb: ModuleType, folder: RunFolder, settings: dict[str, Any], root: 
         entity=logger["entity"],
         group=logger["group"],
         tags=logger["tags"],
-        id=folder.name,
+        id=_id(folder),
         name=folder.name,
         dir=str(root),
         config={**config, "digest": configuration_digest(settings), "environment": folder.environment()},
@@ -106,6 +107,13 @@ def begin(wandb: ModuleType, folder: RunFolder, settings: dict[str, Any], root: 
         for name in names:
             run.define_metric(name, step_metric="step", summary=f"{extreme},last")
     return run
+
+
+def _id(folder: RunFolder) -> str:
+    """The run's id in W&B: its name and a digest of its first start, which tells apart runs of a name."""
+    facts = folder.environment() or {}
+    earlier = facts.pop("earlier", [])
+    return f"{folder.name}-{digest([*earlier, facts][0])[:6]}"
 
 
 def replay(run: Any, folder: RunFolder) -> int:
@@ -127,12 +135,12 @@ def finish(run: Any, result: Result | None) -> None:
     """Write the summary and end the run in W&B."""
     if result is not None:
         run.summary.update({key: value for key, value in result.to_dict().items() if key != "config"})
-    run.finish(exit_code=0 if result is None or result.status in ("done", "pruned") else 1)
+    run.finish(exit_code=0 if result is not None and result.status in (*FINAL, "pruned") else 1)
 
 
 def files_of(folder: RunFolder) -> list[Path]:
     """The .wandb files of the run in W&B's folders beside the run folder."""
-    files = folder.path.parent.glob(f"wandb/*/run-{folder.name}.wandb")
+    files = folder.path.parent.glob(f"wandb/*/run-{folder.name}-??????.wandb")
     return [file for file in files if not file.parent.is_symlink()]
 
 
