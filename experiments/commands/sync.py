@@ -8,13 +8,12 @@ from experiments.config.recorded import project_and_entity
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.record.folder import CONFIG, RESULT, RunFolder
-from experiments.record.mirrors.wandb_server import TrackingError
 from experiments.record.mirrors.wandb_sync import sync
 from experiments.results.find import find_runs, folders_in, where
 
 
 def sync_runs(names: list[str], runs: Path, project: str | None) -> ExitCode:
-    """Upload the named runs, or all that were logged; returns the exit code. Raises Mistake.
+    """Upload the named runs, or all that were logged; returns the exit code. Raises Failure.
 
     project: [ENTITY/]PROJECT; None for this machine's, even if a run folder names another one, which may be somebody
     else's.
@@ -27,10 +26,7 @@ def sync_runs(names: list[str], runs: Path, project: str | None) -> ExitCode:
     ]
     if not folders:
         raise Mistake(f"there are no runs {where(runs)}", "attn train makes one; --runs names another folder")
-    try:
-        failures = sync(
-            [*map(RunFolder, folders)], destination, print, runs_named=bool(names), project_named=project is not None
-        )
-    except TrackingError as error:
-        raise Mistake(str(error)) from error
+    failures = sync(
+        [*map(RunFolder, folders)], destination, print, runs_named=bool(names), project_named=project is not None
+    )
     return ExitCode.FAILED if failures else ExitCode.DONE

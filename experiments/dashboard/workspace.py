@@ -11,10 +11,8 @@ from experiments.config.recorded import project_and_entity
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs
 from experiments.display.rows import as_markdown
-from experiments.failures.failure import Mistake
 from experiments.record.dotted import value_at
 from experiments.record.mirrors import wandb_views as view
-from experiments.record.mirrors.wandb_server import TrackingError
 from experiments.record.result import Fields
 from experiments.results.columns import place_of, scores_of, table_of, telling
 from experiments.results.comparability import remarks
@@ -33,7 +31,7 @@ HEADS = 10  # runs whose heads there is a panel for
 
 
 def save_workspace(selection: list[str], runs: Path, project_path: str | None = None) -> None:
-    """Make or update the workspace of the runs that `selection` chooses. Raises Mistake.
+    """Make or update the workspace of the runs that `selection` chooses. Raises Failure.
 
     Its project and address are printed. project_path: its project, as [ENTITY/]PROJECT; None for that of this machine.
     """
@@ -42,10 +40,7 @@ def save_workspace(selection: list[str], runs: Path, project_path: str | None = 
         results = chosen_runs(selection, runs, index)
         for line in remarks(results):
             print(line, file=sys.stderr)
-        try:
-            owner = view.owner(entity)
-        except TrackingError as error:
-            raise Mistake(f"no workspace was saved, because {error}") from error
+        owner = view.owner(entity)
         # read one by one, only as many as are shown
         measured = ((result["run"], heads_of(result["folder"], index)) for result in results)
         tables = (head_tables(run, heads) for run, heads in measured if heads)

@@ -132,5 +132,5 @@ def test_without_a_login_it_says_so_in_a_line(make, attn):
     make("a")
     done = attn("dashboard", "--wandb")
     assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("attn dashboard: no workspace was saved, because nobody is logged in to W&B")
+    assert done.stderr.startswith("attn dashboard: nobody is logged in to W&B")
     assert done.stderr.count("\n") == 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.failures.failure import Mistake
 from experiments.record.mirrors import wandb_views as view
-from experiments.record.mirrors.wandb_server import TrackingError
 from experiments.tables.rendering import wandb_report as module
 from experiments.tables.rendering.saved import save
 from tests.tables.test_report import done, made
@@ -61,7 +61,7 @@ def test_without_a_login_the_report_waits_and_a_line_says_so(tmp_path, monkeypat
     said = []
 
     def refuse():
-        raise TrackingError("nobody is logged in to W&B")
+        raise Mistake("nobody is logged in to W&B")
 
     monkeypatch.setattr(view, "connect", refuse)
     monkeypatch.setattr(module, "log_tables", lambda *_: "W&B offline: here")
@@ -72,8 +72,8 @@ def test_without_a_login_the_report_waits_and_a_line_says_so(tmp_path, monkeypat
 
 def test_an_entity_that_is_set_needs_a_login_too(monkeypatch):
     def refuse():
-        raise TrackingError("nobody is logged in to W&B")
+        raise Mistake("nobody is logged in to W&B")
 
     monkeypatch.setattr(view, "connect", refuse)
-    with pytest.raises(TrackingError, match="nobody is logged in"):
+    with pytest.raises(Mistake, match="nobody is logged in"):
         view.owner("someone")

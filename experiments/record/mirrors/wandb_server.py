@@ -10,24 +10,22 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import urlsplit
 
+from experiments.failures.failure import Failure, Mistake
+
 REACH_SECONDS = 3.0
 START_SECONDS = 10.0
 FINISH_SECONDS = 30.0
-
-
-class TrackingError(RuntimeError):
-    """W&B cannot be used at all. The message is one line with the reason and a remedy."""
+NO_LOGIN = "nobody is logged in to W&B (`wandb login`, or WANDB_API_KEY)"
 
 
 def connect() -> ModuleType:
-    """The library, if somebody is logged in and the server answers.
-
-    Raises TrackingError within a few seconds otherwise.
+    """The library. Raises Mistake if nobody is logged in, and Failure within a few seconds if the server does not
+    answer.
     """
     wandb = import_library()
     obstacle = why_offline(wandb)
     if obstacle is not None:
-        raise TrackingError(obstacle)
+        raise Mistake(obstacle) if obstacle == NO_LOGIN else Failure(obstacle)
     return wandb
 
 
@@ -50,7 +48,7 @@ def mode_of(setting: str) -> str:
 def why_offline(wandb: ModuleType) -> str | None:
     """The reason why an online run is not possible, or None. Only opens a connection to a server."""
     if not wandb.login(prompt=False, verify=False):
-        return "nobody is logged in to W&B (`wandb login`, or WANDB_API_KEY)"
+        return NO_LOGIN
     url = wandb.setup().settings.base_url
     if not _reachable(url):
         return f"{url} can't be reached"

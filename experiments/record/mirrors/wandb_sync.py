@@ -9,9 +9,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from experiments.failures.failure import Failure
 from experiments.record.folder import RunFolder
 from experiments.record.mirrors.wandb_mirror import begin, files_of, finish, memory_of, remember, replay, uploadable
-from experiments.record.mirrors.wandb_server import TrackingError, connect, in_a_line
+from experiments.record.mirrors.wandb_server import connect, in_a_line
 
 FAILURES = 3  # runs in a row, after which an upload of many is given up
 
@@ -30,13 +31,10 @@ def sync(
     `logger.wandb=off` are skipped. project_named: whether the user named the project; if not, a run that was uploaded
     elsewhere is skipped too.
 
-    Raises TrackingError within a few seconds if nobody is logged in or the server cannot be reached, and later if
+    Raises Mistake if nobody is logged in, and Failure within a few seconds if the server cannot be reached, or later if
     several runs in a row could not be uploaded.
     """
-    try:
-        wandb = connect()
-    except TrackingError as error:
-        raise TrackingError(f"nothing was uploaded, because {error}") from error
+    wandb = connect()
     failed = in_a_row = 0
     for number, folder in enumerate(folders, start=1):
         try:
@@ -48,7 +46,7 @@ def sync(
                 wandb.teardown()
         say(f"[{number}/{len(folders)}] {folder.name}: {outcome}")
         if in_a_row == FAILURES and number < len(folders):
-            raise TrackingError(
+            raise Failure(
                 f"{FAILURES} runs in a row could not be uploaded, so {len(folders) - number:,} were not tried; "
                 "the same command continues"
             )

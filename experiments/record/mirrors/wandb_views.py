@@ -29,7 +29,7 @@ MEMORY = ".views.json"
 def owner(entity: str | None) -> str:
     """The entity, or that of the user who is logged in.
 
-    Raises Mistake without W&B's library of views, and TrackingError without a login, before anything is built.
+    Raises Mistake without W&B's library of views or a login, and Failure without the server, before anything is built.
     """
     check_installed("dashboard", "--wandb", "wandb_workspaces")
     wandb = connect()

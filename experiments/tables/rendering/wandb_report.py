@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.compose import compose
-from experiments.failures.failure import Mistake
+from experiments.failures.failure import Failure
 from experiments.record.mirrors import wandb_views as view
-from experiments.record.mirrors.wandb_server import TrackingError
 from experiments.record.mirrors.wandb_views import log_tables
 from experiments.tables.rendering.render import claim_rows
 from experiments.tables.report import Report, without_unnamed_scheme
@@ -25,7 +24,7 @@ def mirror(report: Report, runs: Path, say: Callable[[str], None]) -> None:
     try:
         of_all_tables = build_report(view.owner(logger.entity), logger.project, runs)
         say(f"W&B report: {view.save(of_all_tables, ('blocks',), runs)}")
-    except (Mistake, TrackingError) as error:
+    except Failure as error:
         say(f"the report in W&B was not updated: {error}; --render-only --wandb does it later")
 
 
