@@ -187,6 +187,23 @@ begin(); train(1, 3); end()
     assert {run["displayName"] for run in server.runs.values()} == {train.folder.name}
 
 
+def test_what_a_run_logs_during_its_upload_is_sent_by_the_next_one(train, settings, server):
+    settings["logger"]["wandb"] = "off"
+    named = SYNC.replace("runs_named=False", "runs_named=True")
+    during = """
+from experiments.record.mirrors import wandb_sync
+begin_upload = wandb_sync.begin
+def begin_and_train(*arguments, **options):
+    wandb_sync.begin = begin_upload
+    train(2, 4)
+    return begin_upload(*arguments, **options)
+wandb_sync.begin = begin_and_train
+"""
+    done = train("begin(); train(0, 2); folder.close()" + during + named * 2, **login(server.server_port))
+    counts = [line.split(": ")[1][:16] for line in done.stdout.splitlines() if "steps uploaded" in line]
+    assert counts == ["2 steps uploaded"] * 2 and steps(*server.runs.values()) == [10, 20, 30, 40]
+
+
 def test_a_run_that_is_logged_nowhere_is_uploaded_only_if_it_is_named(train, settings, server):
     settings["logger"]["wandb"] = "off"
     named = SYNC.replace("runs_named=False", "runs_named=True")

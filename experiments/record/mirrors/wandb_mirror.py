@@ -7,6 +7,7 @@ that is interrupted and continued is mirrored again from its metrics.jsonl, and 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,7 +37,6 @@ class WandbMirror:
         self._folder: RunFolder | None = None
         self._logger: dict[str, Any] = {}
         self._online = False
-        self._next_step = 0
 
     def start(self, folder: RunFolder, settings: dict[str, Any]) -> None:
         """Begin the run, or continue it if it is online."""
@@ -46,12 +46,12 @@ class WandbMirror:
         self._folder, self._logger = folder, settings["logger"]
         self._wandb = import_library()
         self._run = self._begin(folder, settings, mode)
-        self._next_step = replay(self._run, folder)
+        replay(self._run, folder.metrics.read())
         _remove_others(folder, keep=Path(self._run.dir).parent)
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
         """Mirror the metrics of one step; a step that the server already has is left out."""
-        if self._run is not None and step >= self._next_step:
+        if self._run is not None and step >= self._run.starting_step:
             _log(self._run, step, metrics)
 
     def finish(self, result: Result) -> None:
@@ -61,7 +61,7 @@ class WandbMirror:
         finish(self._run, result)
         if self._online:
             assert self._folder is not None
-            remember(self._folder, uploaded=uploadable(self._folder, self._logger, result))
+            remember(self._folder, uploaded=uploadable(self._folder.metrics.read(), self._logger, result))
 
     def give_up(self) -> None:
         """End W&B's service, because a broken one prints its traceback when the process ends."""
@@ -116,14 +116,13 @@ def _id(folder: RunFolder) -> str:
     return f"{folder.name}-{digest([*earlier, facts][0])[:6]}"
 
 
-def replay(run: Any, folder: RunFolder) -> int:
-    """Log the lines of metrics.jsonl that the server lacks; returns the first step that it lacks."""
+def replay(run: Any, lines: Sequence[dict[str, Any]]) -> int:
+    """Log the lines of metrics.jsonl that the server lacks; returns their number."""
     # run.step is 0 in a resumed run (wandb 0.31)
-    first: int = run.starting_step
-    for metrics in folder.metrics.read():
-        if metrics["step"] >= first:
-            _log(run, metrics["step"], metrics)
-    return first
+    missing = [metrics for metrics in lines if metrics["step"] >= run.starting_step]
+    for metrics in missing:
+        _log(run, metrics["step"], metrics)
+    return len(missing)
 
 
 def _log(run: Any, step: int, metrics: dict[str, Any]) -> None:
@@ -150,9 +149,11 @@ def _remove_others(folder: RunFolder, keep: Path) -> None:
             shutil.rmtree(file.parent)
 
 
-def uploadable(folder: RunFolder, place: dict[str, Any], result: Result | None) -> dict[str, Any]:
-    """The data to upload and its destination. While both are unchanged, an upload would change nothing."""
-    lines = folder.metrics.read()
+def uploadable(lines: Sequence[dict[str, Any]], place: dict[str, Any], result: Result | None) -> dict[str, Any]:
+    """The data to upload and its destination. While both are unchanged, an upload would change nothing.
+
+    lines: those of metrics.jsonl.
+    """
     return {
         "project": place["project"],
         "entity": place["entity"],

@@ -56,7 +56,9 @@ def sync(
 def _upload(wandb: ModuleType, folder: RunFolder, project: Project, runs_named: bool, project_named: bool) -> str:
     destination = dict(zip(("project", "entity"), project, strict=True))
     result = folder.result()
-    state = uploadable(folder, destination, result)
+    # once, because the run may log further lines meanwhile
+    lines = folder.metrics.read()
+    state = uploadable(lines, destination, result)
     before = memory_of(folder).get("uploaded")
     if before == state or (not project_named and isinstance(before, dict) and {**before, **destination} == state):
         return "uploaded before"
@@ -71,8 +73,7 @@ def _upload(wandb: ModuleType, folder: RunFolder, project: Project, runs_named: 
     # the upload's own .wandb file need not be kept as a second copy of the run
     with tempfile.TemporaryDirectory() as root:
         run = begin(wandb, folder, {**settings, "logger": logger}, Path(root), online=True)
-        first = replay(run, folder)
-        count = sum(metrics["step"] >= first for metrics in folder.metrics.read())
+        count = replay(run, lines)
         finish(run, result)
         remember(folder, uploaded=state)
         other = (
