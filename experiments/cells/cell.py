@@ -26,7 +26,6 @@ from experiments.processes.child import end_with_parent
 from experiments.processes.interruption import Interrupted, Interruption
 from experiments.record.changed_code import changed_code
 from experiments.record.folder import RunFolder, configuration_digest, run_name
-from experiments.record.mirrors.mirrors import Mirrors
 from experiments.record.result import Result
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
@@ -125,7 +124,7 @@ def _train_as_first_process(
                 from experiments.training.train import train
 
                 with processes as world:
-                    result = train(settings, folder, Mirrors(), display, neighbours, world, pruner)
+                    result = train(settings, folder, display, neighbours, world, pruner)
         except Mistake:
             folder.discard()
             if is_first:

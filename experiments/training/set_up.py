@@ -42,9 +42,7 @@ from experiments.training.step.world import World
 LONG_STEPS = 500  # a run with fewer steps ends soon anyway
 
 
-def set_up(
-    settings: Settings, folder: RunFolder, mirrors: Mirrors, display: Display, neighbours: Neighbours, world: World
-) -> Run:
+def set_up(settings: Settings, folder: RunFolder, display: Display, neighbours: Neighbours, world: World) -> Run:
     """Do everything before the first step. Raises Mistake for settings that the user has to change."""
     device = prepare_process(settings, world, display.message)
     task = task_of(settings)
@@ -69,7 +67,7 @@ def set_up(
     run = Run(
         settings=settings,
         folder=folder,
-        mirrors=mirrors,
+        mirrors=Mirrors(folder, settings.model_dump()),
         display=display,
         dataset=dataset,
         learner=learner,
@@ -89,7 +87,6 @@ def set_up(
     for remark in (dataset.remark, task.remark(), why_slower(settings, device)):
         if remark:
             run.say(remark)
-    mirrors.prepare(folder, settings.model_dump())
     if planned is not None and planned <= settings.schedule.warmup_steps:
         run.say(
             f"the learning rate only rises: schedule.warmup_steps={settings.schedule.warmup_steps} of the "

@@ -20,7 +20,6 @@ from experiments.processes.interruption import Interrupted, Interruption
 from experiments.record.checkpoint_file import origin, save
 from experiments.record.errors import RunFolderError, or_other_runs
 from experiments.record.folder import PREDICTIONS, RESULT, RunFolder
-from experiments.record.mirrors.mirrors import Mirrors
 from experiments.record.result import Result, Status
 from experiments.settings.run import Settings
 from experiments.training.checkpoints import whole_tensors, write_checkpoint
@@ -39,7 +38,6 @@ from experiments.training.summary import flops_per_token, summarize
 def train(
     settings: Settings,
     folder: RunFolder,
-    mirrors: Mirrors,
     display: Display,
     neighbours: Neighbours,
     world: World = ALONE,
@@ -62,7 +60,7 @@ def train(
     with Interruption() as interruption:
         try:
             world.when_signalled(interruption.note)
-            run = set_up(settings, folder, mirrors, display, neighbours, world)
+            run = set_up(settings, folder, display, neighbours, world)
             run.pruner = pruner
             with interruption.deferred():
                 take_steps(run, interruption)
@@ -72,15 +70,15 @@ def train(
             status, reason = status_and_reason(error)
             folder.log(f"{status}: {reason}")
             if status in ("nan", "oom", "pruned"):
-                return conclude(summarize(run, settings, status, reason), folder, mirrors)
+                return conclude(summarize(run, settings, status, reason), folder, run)
             if (folder.path / RESULT).exists():
                 # it is that of an earlier start, and this one did not begin; or it is that of all steps
                 raise
             # the exception may be about the folder itself
             with suppress(RunFolderError):
-                conclude(summarize(run, settings, status, reason), folder, mirrors)
+                conclude(summarize(run, settings, status, reason), folder, run)
             raise
-        mirrors.finish(result)
+        run.mirrors.finish(result)
         return result
 
 
@@ -259,10 +257,11 @@ def status_and_reason(error: BaseException) -> tuple[Status, str]:
     return "failed", reason
 
 
-def conclude(result: Result, folder: RunFolder, mirrors: Mirrors) -> Result:
-    """Write the result to the folder, mirror it, and return it."""
+def conclude(result: Result, folder: RunFolder, run: Run | None) -> Result:
+    """Write the result to the folder, mirror it if the run was set up, and return it."""
     try:
         folder.write_result(result)
     finally:
-        mirrors.finish(result)
+        if run is not None:
+            run.mirrors.finish(result)
     return result

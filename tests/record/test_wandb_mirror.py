@@ -73,7 +73,7 @@ def test_runs_in_one_process_stay_apart(train):
     script = """
 for seed in (0, 1):
     settings["seed"] = seed
-    folder, mirrors = RunFolder(f"{path}-{seed}"), Mirrors()
+    folder = RunFolder(f"{path}-{seed}")
     begin(); train(seed, 4); end()
 """
     assert train(script).stderr == ""

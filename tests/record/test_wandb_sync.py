@@ -179,7 +179,7 @@ def test_sync_uploads_an_offline_run_once(train, server):
 
 def test_a_run_that_is_repeated_in_another_folder_is_another_run_of_its_name(train, server):
     again = """
-first, folder, mirrors = folder, RunFolder(path.replace("/runs/", "/again/")), Mirrors()
+first, folder = folder, RunFolder(path.replace("/runs/", "/again/"))
 begin(); train(1, 3); end()
 """ + SYNC.replace("[RunFolder(path)]", "[first, folder]")
     train("begin(); train(0, 4); end()" + again, **login(server.server_port))
@@ -218,7 +218,7 @@ def test_a_sync_that_is_killed_uploads_no_step_twice(train, server):
     seeds = """
 for seed in range(6):
     settings["seed"] = seed
-    folder, mirrors = RunFolder(f"{path}-{seed}"), Mirrors()
+    folder = RunFolder(f"{path}-{seed}")
     begin(); train(0, 4); end()
 """
     assert train(seeds).stderr == ""

@@ -14,7 +14,6 @@ from experiments.display.progress import Display
 from experiments.measure.cores import Neighbours
 from experiments.processes.interruption import Interrupted
 from experiments.record.folder import RunFolder
-from experiments.record.mirrors.mirrors import Mirrors
 from experiments.record.result import Result
 from experiments.settings.run import Settings
 from experiments.training import train as train_module
@@ -171,7 +170,7 @@ def settings(corpus):
 def train_in(path: Path, settings: Settings, neighbours=None, pruner=None) -> tuple[Result, RunFolder]:
     with RunFolder(path) as folder, Display() as display:
         folder.create(settings.model_dump())
-        return train(settings, folder, Mirrors(), display, neighbours or Neighbours(), pruner=pruner), folder
+        return train(settings, folder, display, neighbours or Neighbours(), pruner=pruner), folder
 
 
 @pytest.fixture
@@ -252,7 +251,7 @@ def member(tmp_path):
                 return follow(settings, group)
             with RunFolder(tmp_path / name) as folder, Display() as display:
                 folder.create(settings.model_dump())
-                return train(settings, folder, Mirrors(), display, Neighbours(), group)
+                return train(settings, folder, display, Neighbours(), group)
 
         return work
 

@@ -27,7 +27,6 @@ torch.set_num_threads(1)
 from experiments.measure.cores import Neighbours
 from experiments.display.progress import Display
 from experiments.record.folder import RunFolder
-from experiments.record.mirrors.mirrors import Mirrors
 from experiments.settings.run import Settings
 from experiments.processes.interruption import Interrupted
 from experiments.training.train import train
@@ -36,7 +35,7 @@ settings = Settings.model_validate_json(sys.stdin.read())
 with RunFolder(sys.argv[1]) as folder, Display() as display:
     folder.create(settings.model_dump())
     try:
-        train(settings, folder, Mirrors(), display, Neighbours())
+        train(settings, folder, display, Neighbours())
     except Interrupted as interrupted:
         sys.exit(interrupted.exit_code)
 """

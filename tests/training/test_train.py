@@ -275,7 +275,7 @@ def test_a_run_that_fails_at_its_first_step_is_mirrored(settings, go, monkeypatc
 def test_a_checkpoint_of_another_configuration_is_refused(settings, plain_copy):
     _, folder = plain_copy
     with Display() as display, pytest.raises(Mistake, match="to another configuration"):
-        train(settings(seed=1), folder, Mirrors(), display, Neighbours())
+        train(settings(seed=1), folder, display, Neighbours())
 
 
 def test_what_the_user_must_change_is_said_and_recorded(settings, go, tmp_path):

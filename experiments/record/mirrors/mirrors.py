@@ -30,30 +30,26 @@ class Mirrors:
 
     The first failure of a mirror ends this mirror, but not the run and not the other mirrors. The run's log.txt notes
     it.
+
+    folder, settings: see `Mirror.start`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: RunFolder, settings: dict[str, Any]) -> None:
         self.started = False
-        self._mirrors: list[Mirror] = []
-        self._folder: RunFolder | None = None
-        self._begin: Callable[[Mirror], None] = lambda mirror: None
-
-    def prepare(self, folder: RunFolder, settings: dict[str, Any]) -> None:
-        """Choose the mirrors of `folder`; see `Mirror.start` for the arguments."""
-        self._folder, self._mirrors = folder, [*_named(settings["logger"])]
-        self._begin = lambda mirror: mirror.start(folder, settings)
+        self._folder, self._settings = folder, settings
+        self._mirrors: list[Mirror] = [*_named(settings["logger"])]
 
     def start(self) -> None:
         """Begin to mirror the folder, which may take seconds, as libraries are imported."""
         self.started = True
-        self._each(self._begin)
+        self._each(lambda mirror: mirror.start(self._folder, self._settings))
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
         """Mirror the metrics of one step."""
         self._each(lambda mirror: mirror.log(step, metrics))
 
     def finish(self, result: Result) -> None:
-        """Mirror the result and end; does nothing before `prepare`."""
+        """Mirror the result and end."""
         if not self.started:
             self.start()
         self._each(lambda mirror: mirror.finish(result))
@@ -66,7 +62,6 @@ class Mirrors:
             except Exception as error:
                 self._mirrors.remove(mirror)
                 reason = f"{type(error).__name__}: {first_line(error)}"
-                assert self._folder is not None
                 self._folder.log(f"{mirror.name} failed and is switched off; the run is not affected: {reason}")
                 with suppress(Exception):
                     mirror.give_up()

@@ -17,7 +17,6 @@ from experiments.display.progress import Display
 from experiments.measure.cores import Neighbours
 from experiments.processes.interruption import Interrupted
 from experiments.record.folder import RunFolder
-from experiments.record.mirrors.mirrors import Mirrors
 from experiments.settings.devices import largest_part
 from experiments.training.distributed.group import DistributedWorld, Member
 from experiments.training.step import learner as learner_module
@@ -53,7 +52,7 @@ def test_a_run_goes_on_in_another_number_of_processes(settings, processes, membe
     stops.clear()
     with RunFolder(tmp_path / "run") as folder, Display() as display:
         folder.create(config.model_dump())
-        result = train(config, folder, Mirrors(), display, Neighbours())
+        result = train(config, folder, display, Neighbours())
     assert losses(folder) == pytest.approx(reference, rel=1e-4)
     assert result.devices == 1 and result.status == "done" and result.micro_batch == 2
     assert result.peak_memory_of_all_bytes <= result.peak_memory_bytes
