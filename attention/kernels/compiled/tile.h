@@ -167,7 +167,11 @@ template <class T> struct Tile : Sizes<T> {
     int64_t choose_rows_per_tile() const {
         const int64_t heads = std::max({key_heads, softmax_heads, value_heads});
         const int64_t row_bytes = heads * padded_memory * int64_t(sizeof(Sum));
-        return std::min(problem.queries, std::max(MIN_TILE_ROWS, std::min(MAX_TILE_ROWS, MAX_TILE_BYTES / row_bytes)));
+        int64_t rows = std::max(MIN_TILE_ROWS, std::min(MAX_TILE_ROWS, MAX_TILE_BYTES / row_bytes));
+        // the last rows of a tile, too few for a block of a product, may round differently. If heads do not mix, the
+        // number of threads decides how many of them a tile has, and must not decide which rows are its last
+        if (!mixes_logits && !mixes_weights) rows -= rows % MIN_TILE_ROWS;
+        return std::min(problem.queries, rows);
     }
 
     // computes the maps: logits (if they mix), weights and value_weights

@@ -106,20 +106,35 @@ def test_the_same_again_is_the_same_bit_by_bit(threads, B, dropout):
 def test_more_threads_than_examples_share_their_sums_in_one_order(threads, dtype, causal):
     """With 2 threads, each computes one example before they share the third; 9 threads share all, several at a time."""
     tensors = leaves(3, 90, (5, 7, 3), 9, 5, dtype)
-    plain = [tensor.detach().requires_grad_() for tensor in leaves(3, 90, (5, 5, 5), 9, 9, dtype)[:3]]
 
     def results(number: int) -> list[torch.Tensor]:
         threads(number)
-        output = attend(*plain, causal=causal, backend="compiled")
-        return [*run(tensors, "compiled", causal=causal), output, *torch.autograd.grad(output.sum(), plain)]
+        return run(tensors, "compiled", causal=causal)
 
     alone = results(1)
     for number in (2, 9):
         got, again = results(number), results(number)
         assert all(map(torch.equal, got, again))
-        *shared, logits, weights = got[:6]
-        assert all(map(torch.equal, [*shared, *got[6:]], [*alone[:4], *alone[6:]]))
-        torch.testing.assert_close([logits, weights], alone[4:6])
+        *shared, logits, weights = got
+        assert all(map(torch.equal, shared, alone[:4]))
+        torch.testing.assert_close([logits, weights], alone[4:])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("B", "N", "M", "H", "K"), [(3, 90, 90, 5, 9), (1, 430, 310, 3, 16), (1, 600, 600, 4, 8)])
+def test_heads_that_do_not_mix_have_the_same_bits_for_any_number_of_threads(threads, dtype, causal, B, N, M, H, K):
+    """A tile has one head if threads compute heads, and all if they share an example; the rows then are fewer."""
+    query, key, _, _, _ = leaves(B, max(N, M), (H, H, H), K, K, dtype)
+    tensors = [tensor.detach().requires_grad_() for tensor in (query[:, :N], key[:, :M], key[:, -M:])]
+
+    def results(number: int) -> list[torch.Tensor]:
+        threads(number)
+        output = attend(*tensors, causal=causal, backend="compiled")
+        return [output, *torch.autograd.grad(output.float().square().sum(), tensors)]
+
+    alone = results(1)
+    assert all(torch.equal(got, one) for number in (2, 9) for got, one in zip(results(number), alone, strict=True))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
