@@ -9,6 +9,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from attention.layers import cost
 from attention.layers.attention_layer import AttendOptions, Sizes
@@ -70,9 +71,10 @@ class Attention(ProjectedAttention):
     def attend(
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
     ) -> Tensor:
-        """The outputs of the heads, [B, N, h_v, V]; the content biases M b_i are added to the bias."""
+        """The outputs of the heads, [B, N, h_v, V]; a content bias M b_i is one more feature of the keys."""
         if self.content_bias is not None:
-            options = options.with_bias(self.content_bias(memory).mT.unsqueeze(2) * self.scale)
+            query = F.pad(query, (0, 1), value=1.0)
+            key = torch.cat([key, self.content_bias(memory).unsqueeze(-1)], dim=-1)
         return super().attend(x, memory, query, key, value, options)
 
     def keep_key_heads(self, heads: Sequence[int]) -> None:
@@ -83,12 +85,16 @@ class Attention(ProjectedAttention):
         self.key_heads = len(heads)
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """Cost of the layer. QK^T takes n m h D_k multiplies; Q diag(m_i) is not a matrix product and not counted."""
+        """Cost of the layer. QK^T takes n m h D_k multiplies, and n m h more with content biases.
+
+        Q diag(m_i) is not a matrix product and not counted.
+        """
         linear = cost.linear(queries, self.query, self.output)
         of_memory = [self.key, self.value, *([] if self.content_bias is None else [self.content_bias])]
         linear += cost.linear(memory, *of_memory) + cost.cache(memory, *of_memory)
         weights = self.mixing.weight.numel()
-        return linear + cost.attention(queries, memory, weights, self.output.in_features) + Cost(parameters=weights)
+        features = weights if self.content_bias is None else weights + self.key_heads
+        return linear + cost.attention(queries, memory, features, self.output.in_features) + Cost(parameters=weights)
 
 
 class ContentBias(nn.Linear):

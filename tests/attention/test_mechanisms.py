@@ -82,6 +82,13 @@ def test_the_content_bias_is_what_a_bias_of_the_queries_does(text):
     torch.testing.assert_close(layer(x, memory, mask=mask), plain(x, memory, mask=mask))
 
 
+def test_a_content_bias_keeps_no_map():
+    layer, kept = build("collaborative", HIDDEN, HEADS), []
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor.numel()), lambda _: None):
+        layer(torch.randn(1, 200, HIDDEN))
+    assert 0 < max(kept) < HEADS * 200 * 200
+
+
 def test_collaborative_without_biases_has_no_content_bias(text):
     x, memory, mask = text
     layer = made("collaborative", linear_bias=False)

@@ -1,8 +1,9 @@
 // A tile: the attention of a few query rows of a group, forward or backward.
 //
 // J = QK^T -> P_l -> bias, mask -> softmax -> P_w -> dropout -> V, in the order of `kernels/reference.py`. The maps of
-// a tile, [head][row][memory], stay in the cache, and no map is ever as large as queries x memory. Maps are kept as
-// numbers; a product over heads or over rows first joins them into lanes. The softmax works on a row of sums.
+// a tile, [head][row][memory], stay in the cache, and no map but the gradient of a trained bias is ever as large as
+// queries x memory. Maps are kept as numbers; a product over heads or over rows first joins them into lanes. The softmax
+// works on a row of sums.
 
 #pragma once
 
