@@ -18,10 +18,10 @@ from attention.layers.cost import Cost
 class Attention(talking_heads.Attention):
     """Multi-head attention with logits convolved over queries and keys, and weights mixed across heads by P_w.
 
-    The window of a query ends at its own position, and the window of a key is centred on it. Masked logits count as 0
-    in a window. P_w [heads, heads] is the paper's head convolution with all heads in one group. The convolution and P_w
-    start as the identity, which is multi-head attention. The paper's models convolve in every fourth layer only, and
-    also have a group norm and a scalar gate; this layer has neither.
+    The window of a query ends at its own position, and the window of a key is centred on it. Masked logits, and those
+    of padding, count as 0 in a window. P_w [heads, heads] is the paper's head convolution with all heads in one group.
+    The convolution and P_w start as the identity, which is multi-head attention. The paper's models convolve in every
+    fourth layer only, and also have a group norm and a scalar gate; this layer has neither.
     """
 
     stages = STAGES[1:]  # its logits are not QK^T
@@ -63,10 +63,13 @@ class Attention(talking_heads.Attention):
         """The outputs of the heads, [B, N, H, V]; the convolved logits are the bias of a dot product of width 0."""
         query, key, value = map(autocast.cast, (query, key, value))
         logits = torch.einsum("bnhk,bmhk->bhnm", query * self.scale, key)
-        if options.mask is not None:
-            logits = logits.masked_fill(~options.mask, 0.0)
-        if options.bias is not None:
-            logits = logits.masked_fill(options.bias == float("-inf"), 0.0)
+        for allowed in (options.mask, None if options.bias is None else options.bias != float("-inf")):
+            if allowed is None:
+                continue
+            if memory is x:
+                # the window of a query reaches into the rows of earlier ones, also of padding, which none attends to
+                allowed = allowed & allowed.any(-2).unsqueeze(-1)
+            logits = logits.masked_fill(~allowed, 0.0)
         if options.causal:
             logits = logits.tril()
         logits = self.convolution(logits)

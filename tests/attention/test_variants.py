@@ -148,14 +148,18 @@ def test_the_cost_is_known_without_memory_for_the_weights(variant):
 
 
 @pytest.mark.parametrize("backend", ["auto", "reference"])
-def test_padding_does_not_leak(variant, backend):
-    layer = build(variant, backend=backend)
-    x, known = torch.randn(2, 9, HIDDEN), torch.arange(9) < 6
+@pytest.mark.parametrize("text", [slice(0, 6), slice(3, 9)], ids=["padded after it", "padded before it"])
+def test_padding_does_not_leak(variant, backend, text):
+    layer, x = build(variant, backend=backend), torch.randn(2, 9, HIDDEN)
+    known = torch.zeros(9, dtype=torch.bool)
+    known[text] = True
     mask = known[None, None, None]
     other = torch.where(known[:, None], x, 7 * torch.randn(2, 9, HIDDEN))
-    expected = layer(x[:, :6])
-    torch.testing.assert_close(layer(x, mask=mask)[:, :6], expected)
-    torch.testing.assert_close(layer(other, mask=mask)[:, :6], expected)
+    expected = layer(x[:, text])
+    torch.testing.assert_close(layer(x, mask=mask)[:, text], expected)
+    torch.testing.assert_close(layer(other, mask=mask)[:, text], expected)
+    bias = torch.zeros(1, 1, 1, 9).masked_fill(~mask, float("-inf"))
+    torch.testing.assert_close(layer(other, bias=bias)[:, text], expected)
 
 
 @pytest.mark.parametrize("backend", ["auto", "reference"])
