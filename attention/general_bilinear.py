@@ -48,8 +48,7 @@ class Attention(AttentionLayer):
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries x W_h [B, N, H, D_M]; keys and values [B, M, H, D_M] are the memory, the same in every head."""
         query = self.query(x).unflatten(-1, (self.softmax_heads, memory.shape[-1]))
-        # cast before the expansion, because a later cast would copy the memory once for each head
-        shared = memory.to(query.dtype).unsqueeze(2).expand(-1, -1, self.softmax_heads, -1)
+        shared = memory.unsqueeze(2).expand(-1, -1, self.softmax_heads, -1)
         return query, shared, shared
 
     def keep_heads(self, heads: Sequence[int]) -> None:

@@ -31,7 +31,7 @@ class Attention(multi_head.Attention):
     def combine(self, heads: Tensor) -> Tensor:
         """Sum over the heads: [B, N, H, D] -> [B, N, D]."""
         output = heads.sum(2)
-        return output if self.output.bias is None else output + self.output.bias
+        return output if self.output.bias is None else output + self.output.bias.to(output.dtype)
 
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of the layer. The up maps take m h d_v d multiplies; UV has the hidden size in every head, n m h d.

@@ -148,7 +148,7 @@ MUTATIONS = [
         "attention/kernels/test_kernels.py",
     ),
     Mutation(
-        "attention/layers/projected.py",
+        "attention/layers/attention_layer.py",
         "memory = x if to_itself else cast(memory)",
         "memory = x",
         "attention/test_variants.py",

@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from attention.kernels.autocast import cast
 from attention.kernels.problem import STAGES, Hook, Projection, Stage, checked_maps, checked_mask
 from attention.layers.attend import attend, check_backend
 from attention.layers.cost import Cost
@@ -135,6 +136,9 @@ class AttentionLayer(nn.Module):
             raise ValueError(f"x: has shape {list(x.shape)}, must be [B, N, {self.output.out_features}]")
         if memory.ndim != 3 or len(memory) != len(x):
             raise ValueError(f"memory: has shape {list(memory.shape)}, must be [{len(x)}, M, D_M] (B, M, D_M)")
+        # cast once, because each map would cast again and keep its copy for the backward pass
+        to_itself, x = memory is x, cast(x)
+        memory = x if to_itself else cast(memory)
         query, key, value = self.project(x, memory)
         if rotary is not None:
             turn_query, turn_key = (rotary, rotary) if callable(rotary) else rotary

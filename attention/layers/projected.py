@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from attention.kernels.autocast import cast
 from attention.layers import cost
 from attention.layers.attention_layer import AttentionLayer, Sizes, check_sizes
 from attention.layers.cost import Cost
@@ -58,9 +57,6 @@ class ProjectedAttention(AttentionLayer):
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [B, N, h_k, K], keys [B, M, h_k, K], values [B, M, h_v, V] from x [B, N, D], memory [B, M, D_M]."""
-        # cast once, because each map would cast again and keep its copy for the backward pass
-        to_itself, x = memory is x, cast(x)
-        memory = x if to_itself else cast(memory)
         return (
             self.query(x).unflatten(-1, (self.key_heads, self.key_size)),
             self.key(memory).unflatten(-1, (self.key_heads, self.key_size)),

@@ -17,6 +17,7 @@ import pytest
 import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import nn
+from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.config.compose import compose
@@ -119,11 +120,20 @@ def test_shapes_and_finite_gradients_with_dropout(variant, length):
         assert tensor.grad is not None and tensor.grad.isfinite().all(), name
 
 
-def test_bf16_autocast_trains(variant):
+def test_bf16_autocast_trains_and_casts_its_input_once(variant):
     layer = build(variant).train()
     x = torch.randn(2, 7, HIDDEN)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    kept = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if torch.equal(tensor.flatten().float(), x.bfloat16().flatten().float()):
+            kept[tensor.data_ptr()] = tensor
+        return tensor
+
+    with torch.autocast("cpu", dtype=torch.bfloat16), saved_tensors_hooks(keep, lambda tensor: tensor):
         output = layer(x, dropout_seed=SEED)
+    assert output.dtype == torch.bfloat16
+    assert len(kept) <= 1, "x is cast once"
     output.float().square().sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
     assert (output - layer.eval()(x)).isfinite().all()
