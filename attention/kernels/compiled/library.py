@@ -20,7 +20,11 @@ from attention.kernels.building import kernel_cache
 from attention.kernels.building.interruptions import signals_held
 
 SOURCES = Path(__file__).parent
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", "-w")
+FLAGS = (
+    *("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", "-w"),
+    # two numbers in bfloat16 are written one by one and read together as a lane of 32 bits
+    "-fno-strict-aliasing",
+)
 # limits of a build: seconds of processor time, because a busy machine only takes longer, and seconds in all
 COMPILE_SECONDS, WAIT_SECONDS = 300, 3600
 KILLED_SECONDS = 10  # until a compiler that was killed is given up
