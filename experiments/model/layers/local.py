@@ -25,10 +25,13 @@ class Local:
         """The keywords of the attention of layer `number`. context: those of a layer that attends to all."""
         if self.window is None or number % self.every == 0:
             return context
-        place_N = torch.arange(x_BND.size(1), device=x_BND.device)
-        near = ((place_N[:, None] - place_N).abs() <= self.window)[None, None]
-        mask = context.get("mask")
-        return {**context, "mask": near if mask is None else near & mask, "rotary": self.rotary}
+        context = {**context, "rotary": self.rotary}
+        if self.window < x_BND.size(1) - 1:
+            place_N = torch.arange(x_BND.size(1), device=x_BND.device)
+            near = ((place_N[:, None] - place_N).abs() <= self.window)[None, None]
+            mask = context.get("mask")
+            context["mask"] = near if mask is None else near & mask
+        return context
 
 
 def refuse_local(model: Model, architecture: str) -> None:

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 
 from experiments.failures.failure import Mistake
 from experiments.model.architectures import encoder_decoder, two_stream_encoder
+from experiments.model.layers.local import Local
 from tests.model.conftest import small_model
 
 
@@ -18,6 +19,14 @@ def test_a_window_over_the_whole_text_is_attention_to_all(bert_of, tokens, padde
     everywhere = bert_of(layers=3)(tokens, mask=mask)
     assert_close(bert_of(layers=3, local_window=6, global_every=2)(tokens, mask=mask), everywhere)
     assert_close(bert_of(layers=3, local_window=1, global_every=1)(tokens, mask=mask), everywhere)
+
+
+@pytest.mark.parametrize(("window", "narrows"), [(5, True), (6, False)])
+def test_a_window_over_the_whole_text_is_no_mask(window, narrows):
+    """A mask would keep linear attention from its sums, and mixed heads from the kernel of a GPU."""
+    local = Local(small_model(local_window=window, global_every=2))
+    context = local.context(1, torch.zeros(1, 7, 12), {"mask": None})
+    assert (context["mask"] is not None) == narrows
 
 
 def test_what_reaches_a_token_is_as_far_as_the_windows(bert_of, tokens):
