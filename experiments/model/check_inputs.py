@@ -57,7 +57,7 @@ def _check(model: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any
     limits = {"tokens": vocabulary, "decoder_tokens": vocabulary}
     if embedding.token_type is not None:
         limits["token_types"] = embedding.token_type.num_embeddings
-    if "B" in sizes:
+    if "N" in sizes:
         limits["positions"] = sizes["B"] * sizes.get("M", sizes["N"])
     for name in limits.keys() & inputs.keys():
         _check_range(name, inputs[name], limits[name], model.training)

@@ -82,6 +82,11 @@ def test_an_argument_that_no_model_has_is_pythons_matter():
         checked()(ids(B, N), attention_mask=ids(B, N))
 
 
+def test_an_argument_that_is_missing_is_pythons_matter_too():
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'tokens'"):
+        checked("encoder_decoder", token_types=0)(decoder_tokens=ids(B, 4))
+
+
 def test_a_compiled_model_does_without_the_check(monkeypatch):
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     with pytest.raises(IndexError):
