@@ -23,7 +23,8 @@ class Attention(multi_head.Attention):
     The weights of a query sum to less than 1. If `learned`, s is a parameter of each head that starts at 0. Otherwise s
     is 0, which is the softmax off by one of Miller 2023. As s falls, the layer approaches multi-head attention. The
     sink is computed as an additional memory position whose value is 0 and whose logit comes from an additional feature.
-    Every kernel can therefore compute it. Only `cuda` refuses a learned sink, because its key sizes are multiples of 8.
+    Every kernel can therefore compute it, but `cuda` refuses a learned sink, with which key sizes are no multiples of
+    8, and any sink in causal attention, where the mask differs by query.
     """
 
     stages = ("logits", "mixed_logits", "mixed_weights", "outputs")
