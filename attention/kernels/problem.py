@@ -74,8 +74,8 @@ class Problem(NamedTuple):
     ) -> Problem:
         """Check the arguments, cast them to autocast's dtype, and add static terms into dynamic ones.
 
-        Raises ValueError for shapes that don't fit, a mask that isn't bool, and a dropout out of range or without a
-        seed.
+        Raises ValueError for shapes that don't fit, a mask that isn't bool, a dropout out of range or without a seed,
+        and a seed that isn't int64.
         """
         B, N, key_heads, _ = query.shape
         M = key.shape[1]
@@ -135,6 +135,8 @@ def _checked_seed(dropout: float, seed: Tensor | int | None) -> Tensor | None:
     if seed is None:
         raise ValueError(f"dropout_seed: is None, must be an integer as dropout is {dropout}")
     if isinstance(seed, int):
+        if not -(2**63) <= seed < 2**63:
+            raise ValueError(f"dropout_seed: is {seed}, must be at least -2**63 and under 2**63")
         return torch.tensor(seed, dtype=torch.int64, device="cpu")
     if seed.dtype != torch.int64 or seed.ndim:
         raise ValueError(f"dropout_seed: is {seed.dtype} of shape {_text(seed)}, must be int64 without dimensions")

@@ -58,9 +58,9 @@ def attend(
     causal: query n attends to memory 0..n only;
     scale: None = 1 / sqrt(K);
     dropout: probability that a weight is set to 0 after P_w; the others are divided by 1 - dropout;
-    dropout_seed: decides which weights are dropped; an integer or an int64 tensor without dimensions. A seed drops the
-    same weights in every kernel; torch's generators are neither read nor seeded. A tensor may be filled with a new seed
-    for each step without recompilation by torch.compile, but only after the last step's backward pass;
+    dropout_seed: decides which weights are dropped; an int64, as an integer or a tensor without dimensions. A seed
+    drops the same weights in every kernel; torch's generators are neither read nor seeded. A tensor may be filled with
+    a new seed for each step without recompilation by torch.compile, but only after the last step's backward pass;
     backend: auto, or the kernel that must run;
     hook: receives each stage by name and may replace it. The reference kernel then runs, because only it has all
     stages;

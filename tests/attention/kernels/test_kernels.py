@@ -462,6 +462,7 @@ def test_compiled_refuses_by_name(change, message):
         ({"bias": torch.zeros(2, 3, 5, 4, 1)}, "bias: "),
         ({"dropout": 1.0}, "dropout: is 1.0"),
         ({"dropout": 0.1}, "dropout_seed: is None, must be an integer as dropout is 0.1"),
+        ({"dropout": 0.1, "dropout_seed": 2**63}, "dropout_seed: is 9223372036854775808, must be .* under 2\\*\\*63"),
         ({"dropout": 0.1, "dropout_seed": torch.zeros(1)}, r"dropout_seed: is torch.float32 of shape \[1\]"),
         ({"backend": "flash"}, "backend: is 'flash', must be one of auto, blocked, compiled, cuda, reference, sdpa"),
     ],
