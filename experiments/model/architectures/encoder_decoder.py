@@ -9,6 +9,7 @@ from typing import Any, cast
 from torch import Tensor
 
 from experiments.failures.failure import Mistake
+from experiments.model.layers.batch_norm import refuse_batch_norms
 from experiments.model.layers.build_attention import build_attention
 from experiments.model.layers.decoder import Decoder, DecoderLayer
 from experiments.model.layers.embedding import Embedding
@@ -27,7 +28,7 @@ class Architecture(Transformer):
     both directions in the encoder, for one in the decoder, and none in the cross-attention.
 
     Raises Mistake for a model with token types, with shared layers, with an embedding size other than the hidden size,
-    or with norm=deep.
+    with norm=deep, or with norms by batch.
     """
 
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
@@ -40,6 +41,7 @@ class Architecture(Transformer):
                 f"shares nothing between layers and embeds at hidden_size; set none and {model.hidden_size}"
             )
         refuse_local(model, "an encoder-decoder")
+        refuse_batch_norms(model, "an encoder-decoder")
         if model.norm == "deep":
             raise Mistake("norm=deep: its constants are for an encoder or a decoder alone; use post or pre")
         self.length = model.length  # longest sequence of either side

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from experiments.failures.failure import Mistake
 from experiments.model.architectures import encoder
+from experiments.model.layers.batch_norm import refuse_batch_norms
 from experiments.model.layers.local import refuse_local
 from experiments.model.transformer import linear_multiplies
 from experiments.settings.model import Model
@@ -27,8 +28,8 @@ class Architecture(encoder.Architecture):
     The model may have any kind of positions (XLNet's are Transformer-XL's). A query starts from a learned vector, to
     which the same positions are added as to an embedding, and is rotated or biased like the content of its place.
 
-    Raises Mistake for a model without positions, whose queries would all be the same, and for attention that itself
-    depends on places in the sequence.
+    Raises Mistake for a model without positions, whose queries would all be the same, for norms by batch, and for
+    attention that itself depends on places in the sequence.
     """
 
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
@@ -36,6 +37,7 @@ class Architecture(encoder.Architecture):
         if model.position == "none":
             raise Mistake("model.position=none: a query must know its place; use rotary, relative, learned ...")
         refuse_local(model, "a two-stream encoder")
+        refuse_batch_norms(model, "a two-stream encoder")
         if self.layers[0].attention.positional:
             raise Mistake(
                 f"variant={variant['name']}: it attends by positions within one sequence, but a two-stream encoder "

@@ -9,6 +9,9 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor, nn
 
+from experiments.failures.failure import Mistake
+from experiments.settings.model import Model
+
 MOMENTUM = 0.1  # weight of a batch in the running statistics, as in torch.nn.BatchNorm1d
 
 
@@ -80,6 +83,15 @@ def tell_real(model: nn.Module, mask_BN: Tensor | None) -> None:
     """Tell the norms that ignore padding which tokens of the next pass are real; None means all."""
     for norm in batch_norms(model):
         norm.real = mask_BN if norm.masked else None
+
+
+def refuse_batch_norms(model: Model, architecture: str) -> None:
+    """Raise Mistake for norms by batch in an architecture that reads what it predicts."""
+    if model.norms_by_batch:
+        raise Mistake(
+            f"model.norm_kind={model.norm_kind}: {architecture} is given the tokens that it predicts, and the "
+            "statistics of a batch would leak them; use layer or rms"
+        )
 
 
 def commit(norms: Iterable[BatchNorm]) -> None:

@@ -7,6 +7,7 @@ from torch import nn
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
+from experiments.failures.failure import Mistake
 from experiments.model.layers.batch_norm import BatchNorm, commit, discard, tell_real
 
 X = torch.randn(3, 7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
@@ -97,6 +98,12 @@ def test_the_norm_of_the_head_would_see_predicted_positions_only(settings_of):
 def test_shared_layers_have_statistics_of_their_own_and_no_place_for_them(settings_of, sharing):
     with pytest.raises(ValidationError, match="norm_kind batch_masked needs sharing=none"):
         settings_of(norm_kind="batch_masked", sharing=sharing)
+
+
+@pytest.mark.parametrize("architecture", ["encoder_decoder", "two_stream_encoder"])
+def test_models_that_read_what_they_predict_refuse_them(bert_of, architecture):
+    with pytest.raises(Mistake, match=r"norm_kind=batch_masked: .* would leak them"):
+        bert_of(architecture=architecture, norm_kind="batch_masked")
 
 
 def test_sentence_order_with_batch_statistics(bert_of, tokens):
