@@ -27,7 +27,7 @@ class Attention(ProjectedAttention):
         self,
         hidden_size: int,
         heads: int,
-        groups: int = 2,
+        groups: int | None = None,
         key_size: int | None = None,
         value_size: int | None = None,
         memory_size: int | None = None,
@@ -35,7 +35,9 @@ class Attention(ProjectedAttention):
         dropout: float = 0.0,
         backend: str = "auto",
     ) -> None:
+        """groups: None means 2, or 1 if there is one head."""
         sizes = Sizes.alike(hidden_size, heads, key_size, value_size)
+        groups = min(2, heads) if groups is None else groups
         if not 1 <= groups <= heads:
             wanted = "at least 1" if groups < 1 else f"at most heads = {heads}"
             raise ValueError(f"groups: is {groups}, must be {wanted}")

@@ -9,6 +9,7 @@ WORDS = {
     "floor_divide": "{} // {}",
     "times": "{} * {}",
     "minus": "{} - {}",
+    "smaller": "the smaller of {} and {}",
     "cache_folder": "ATTN_CACHE, else ~/.cache/attn",
     "interpreter": "that of the running Python",
 }

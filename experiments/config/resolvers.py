@@ -31,6 +31,10 @@ def _minus(number: Any, other: Any) -> int | None:
     return number - other if isinstance(number, int) and isinstance(other, int) else None
 
 
+def _smaller(number: Any, other: Any) -> int | None:
+    return min(number, other) if isinstance(number, int) and isinstance(other, int) else None
+
+
 def _groups(name: str) -> str:
     # Hydra's own groups have no options among ours
     of_groups = {group: options(group) for group in sorted(PRIMARIES[name].groups)}
@@ -57,6 +61,7 @@ def register() -> None:
         "floor_divide": _floor_divide,
         "times": _times,
         "minus": _minus,
+        "smaller": _smaller,
         "choices": _choices,
         "groups": _groups,
         "cache_folder": _cache_folder,

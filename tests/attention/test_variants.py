@@ -86,12 +86,13 @@ def test_the_keys_of_the_yaml_are_the_arguments_of_the_constructor(variant):
     assert len(wanted) == 2 and wanted[0] == "hidden_size" and wanted[1].endswith("heads")
 
 
-def test_the_defaults_of_the_constructor_are_those_of_the_yaml(variant):
+@pytest.mark.parametrize("heads", [1, 4])
+def test_the_defaults_of_the_constructor_are_those_of_the_yaml(variant, heads):
     """So `Attention(512, 8)` is what `attn train hidden_size=512 heads=8` trains."""
     if group(variant).get("module", variant) != variant:
         pytest.skip("its class has the defaults of another YAML")
-    settings = compose([f"variant={variant}", "hidden_size=24", "heads=4"])
-    ours = module(variant).Attention(24, 4)
+    settings = compose([f"variant={variant}", "hidden_size=24", f"heads={heads}"])
+    ours = module(variant).Attention(24, heads)
     theirs = module(variant).Attention(**arguments_of(settings.variant))
     shapes = [{name: tensor.shape for name, tensor in each.state_dict().items()} for each in (ours, theirs)]
     assert shapes[0] == shapes[1] and ours.sizes == theirs.sizes and ours.scale == theirs.scale

@@ -25,6 +25,7 @@ EXPRESSIONS = {
         ("${floor_divide:${hidden_size},${heads}}", "hidden_size // heads"),
         ("${times:4,${hidden_size}}", "4 * hidden_size"),
         ("${times:2,${minus:${heads},1}}", "2 * (heads - 1)"),
+        ("${smaller:2,${heads}}", "the smaller of 2 and heads"),
         ("${cache_folder:}", "ATTN_CACHE, else ~/.cache/attn"),
         ("${oc.env:HOME}", "${oc.env:HOME}"),
     ],
