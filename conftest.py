@@ -16,6 +16,7 @@ pytest_plugins = [
     "tests.fixtures.campaign",
     "tests.fixtures.command",
     "tests.fixtures.composing",
+    "tests.fixtures.disk",
     "tests.fixtures.figures",
     "tests.fixtures.finetuning",
     "tests.fixtures.head_by_head",

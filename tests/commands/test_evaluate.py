@@ -174,8 +174,9 @@ def test_folders_and_logger_are_this_machines(copied, tmp_path, capsys):
     (copied / "config.yaml").write_text(config_text(foreign))
     evaluate_runs(["multi_head"], copied.parent, "best", "json")
     assert json.loads(capsys.readouterr().out)[0]["loss"] > 0 and not (tmp_path / "theirs").exists()
-    here = on_this_machine(foreign | {"trainer": config["trainer"] | {"device": "cuda"}})
-    assert here["trainer"]["device"] == "auto" and here["logger"]["project"] == "attn"
+    here = on_this_machine(foreign | {"trainer": config["trainer"] | {"device": "cuda", "devices": 9, "sharded": True}})
+    assert here["trainer"] == config["trainer"] | {"device": "auto", "devices": 1, "sharded": False}
+    assert here["logger"]["project"] == "attn"
     assert here["cache"] == os.environ["ATTN_CACHE"] and here["length"] == config["length"]
 
 

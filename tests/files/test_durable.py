@@ -103,18 +103,10 @@ def test_a_replacement_is_not_seen_before_it_is_whole(tmp_path):
     assert path.read_text() == "new"
 
 
-@pytest.fixture
-def synchronized(monkeypatch):
-    """The paths in the order in which they were synchronized to the disk."""
-    paths = []
-    fsync = os.fsync
-
-    def note(descriptor):
-        paths.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", note)
-    return paths
+def test_a_file_is_on_the_disk_before_it_has_its_name_and_its_name_is_then(tmp_path, synchronized):
+    with replacing(path := tmp_path / "file") as temporary:
+        temporary.write_text("new")
+    assert synchronized == [str(temporary), str(path.parent)]
 
 
 def test_a_new_folder_and_those_above_it_are_on_the_disk_before_what_is_in_them(tmp_path, synchronized):

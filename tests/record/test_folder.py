@@ -86,6 +86,13 @@ def test_metrics_come_back_as_appended(folder):
     ]
 
 
+def test_persistent_lines_are_on_the_disk(folder, synchronized):
+    folder.metrics.append({"step": 10})
+    synchronized.clear()
+    folder.metrics.persist()
+    assert synchronized == [str(folder.metrics.path)]
+
+
 def test_every_step_has_one_line(folder):
     folder.metrics.append({"step": 10})
     with pytest.raises(AssertionError, match="step 10 after step 10"):

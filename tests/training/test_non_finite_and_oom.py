@@ -192,10 +192,11 @@ def test_a_validation_loss_that_is_not_finite_stops_a_run_or_is_passed_over_and_
     losses = [line["validation_loss"] for line in folder.metrics.read()]
     assert [step for step, loss in enumerate(losses, start=1) if loss != loss] == [2] and len(losses) == 5
     assert "step 8: the validation loss is nan; skipped" in (folder.path / "log.txt").read_text()
-    for guard_limit, last in ((1, "step 8"), (4, "step 20")):
+    for guard_limit, last in ((1, "step 8"), (5, "step 20")):
         unfit(*range(100))
         result, _ = go(settings(trainer__guard="skip", trainer__guard_limit=guard_limit, **every_four), last)
         assert result.status == "nan" and result.validation_loss is None and result.reason.startswith(last)
+        assert ("guard_limit" in result.reason) == (last == "step 8")
 
 
 def test_a_validation_loss_that_is_not_finite_takes_a_run_back(settings, go, unfit):
