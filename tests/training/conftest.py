@@ -13,6 +13,7 @@ import pytest
 from experiments.display.progress import Display
 from experiments.measure.cores import Neighbours
 from experiments.processes.interruption import Interrupted
+from experiments.record.checkpoint_file import load, save
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 from experiments.settings.run import Settings
@@ -190,6 +191,17 @@ def plain_copy(plain_run, tmp_path):
     """The same, in the folder in which `go` trains when it is given no name: it may be changed."""
     result, folder = plain_run
     return result, RunFolder(shutil.copytree(folder.path, tmp_path / "run"))
+
+
+@pytest.fixture
+def change_header():
+    """change_header(folder, rates=[1.0]): changes what the newest checkpoint of a run says besides its tensors."""
+
+    def change(folder, **changes):
+        newest = load(folder.checkpoint, "newest", print)
+        save(folder.checkpoint, "newest", newest.step, newest.tensors, newest.header | changes)
+
+    return change
 
 
 @pytest.fixture(scope="session")

@@ -140,9 +140,11 @@ def test_the_late_gain_is_that_after_nine_tenths_of_the_steps_taken(plain_run):
     assert late_gain(evaluations[1:3], 19) is late_gain(evaluations, 21) is late_gain([], 0) is None
 
 
-def test_a_finished_run_without_its_result_gives_it_again(settings, go, plain_copy):
+def test_a_finished_run_without_its_result_gives_it_again(settings, go, plain_copy, change_header):
     first, folder = plain_copy
     (folder.path / "result.json").unlink()
+    # far more than a start of the test uses
+    change_header(folder, wall_seconds=1e6, processor_seconds=2e6, peak_memory_bytes=10**15)
     again, _ = go(settings())
     measured = {
         "wall_seconds",
@@ -156,7 +158,8 @@ def test_a_finished_run_without_its_result_gives_it_again(settings, go, plain_co
     meanings = {"peak_memory_meaning", "throughput_meaning"}
     one, other = first.to_dict(), again.to_dict()
     assert all(one[key] == other[key] for key in one.keys() - measured - meanings)
-    assert min(again.processor_seconds, again.wall_seconds) > 0 and again.tokens_per_second == first.tokens_per_second
+    assert again.wall_seconds > 1e6 and again.processor_seconds > 2e6 and again.peak_memory_bytes == 10**15
+    assert again.tokens_per_second == first.tokens_per_second
 
 
 def test_the_threads_are_those_of_the_settings_and_of_nothing_else(settings, go, monkeypatch, capfd):

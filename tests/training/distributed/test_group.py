@@ -42,7 +42,9 @@ def test_any_number_of_processes_take_the_same_steps_to_1e_12(settings, processe
     assert all(one["tensors"] == several[0]["tensors"] for one in several)
 
 
-def test_a_run_goes_on_in_another_number_of_processes(settings, processes, member, reference, stops, tmp_path):
+def test_a_run_goes_on_in_another_number_of_processes(
+    settings, processes, member, reference, stops, tmp_path, change_header
+):
     config = settings(**PARTS)
     for size, stop in ((2, 6), (4, 12)):
         stops.append(stop)
@@ -50,10 +52,12 @@ def test_a_run_goes_on_in_another_number_of_processes(settings, processes, membe
         assert first == Raised("Interrupted", "interrupted by SIGTERM") and others == [None] * (size - 1)
         assert RunFolder(tmp_path / "run").result().devices == size
     stops.clear()
+    change_header(RunFolder(tmp_path / "run"), rates=[1e12] * 99)
     with RunFolder(tmp_path / "run") as folder, Display() as display:
         folder.create(config.model_dump())
         result = train(config, folder, display, Neighbours())
     assert losses(folder) == pytest.approx(reference, rel=1e-4)
+    assert result.tokens_per_second < 1e11, "the speed of more processes counted"
     assert result.devices == 1 and result.status == "done" and result.micro_batch == 2
     assert result.peak_memory_of_all_bytes <= result.peak_memory_bytes
 
