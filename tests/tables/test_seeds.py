@@ -28,7 +28,7 @@ from experiments.tables.seed_plan import CheckedPlan, evidence_of, make_plan, pl
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import CellOutcome, Outcomes, TableCell
-from experiments.tables.step_times import NOT_MEASURED
+from experiments.tables.step_times import NOT_MEASURED, StepTimes
 from experiments.tables.until_resolved import FIRST_SEEDS, NextCells, next_step, until_resolved
 from tests.fixtures.tables import NAME
 
@@ -212,6 +212,20 @@ def test_no_seed_goes_to_what_holds_already_or_to_a_claim_that_none_decides(tmp_
     table = asked.table.model_copy(update={"rows": asked.table.rows | {"h32": row}, "budgets": budgets})
     untuned = replace(asked, table=table)
     assert reported(untuned, source).verdicts[0].word == "not resolved" and step_of(untuned, source) is None
+
+
+def test_no_seed_goes_to_a_claim_about_the_time_of_a_step(tmp_path):
+    asked = request(tmp_path)
+    source = Made({"h8": 4.0, "h16": 4.1, "h32": 4.2}, spread=0.001)
+    source.make(source.cells(range(FIRST_SEEDS)), "", QUIET)
+    time = asked.table.claims["C4"].model_copy(update={"of": "step_time", "parts": ["h8 > h16"]})
+    table = asked.table.model_copy(update={"claims": asked.table.claims | {"time": time}})
+    asked = replace(asked, table=table)
+    seconds = {"h8": dict(enumerate([1.0, 1.1, 1.2, 1.3])), "h16": dict.fromkeys(range(4), 1.1)}
+    timed = Conditions(step_times=StepTimes(seconds, "a machine", None))
+    made = report(asked, source, range(FIRST_SEEDS), Outcomes(source), timed)
+    assert [verdict.word for verdict in made.verdicts] == ["holds", "not resolved"]
+    assert next_step(asked, source, Outcomes(source), made) is None
 
 
 def test_no_seed_goes_to_what_may_hold_if_another_comparison_will_contradict_the_claim(tmp_path):
