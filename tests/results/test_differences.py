@@ -49,6 +49,13 @@ def test_differences_are_paired_by_seed_and_their_interval_is_the_anytime_valid_
     assert 0 not in found and abs(found[3]["mean"]) + found[3]["half"] < MARGIN
 
 
+def test_a_difference_of_less_than_a_hundredth_is_none_and_one_of_more_is():
+    losses = {"base": of(5, 0, 0, 0, 0, 0, 0)}
+    losses |= {str(mean): of(5 + mean, *(each / 10 for each in NOISE)) for mean in (0.009, 0.011, -0.009, -0.011)}
+    found = differences(0, measured(*made(losses)))
+    assert [found[number]["word"] for number in (1, 2, 3, 4)] == ["no difference", "worse", "better", "better"]
+
+
 def test_the_other_way_round_the_words_are_turned_round():
     configurations, results = made({"base": of(5, 0, 0, 0, 0, 0, 0), "low": of(4.9, *NOISE)})
     there, back = (differences(number, measured(configurations, results))[1 - number] for number in (0, 1))

@@ -79,6 +79,10 @@ def test_a_claim_holds_with_the_seeds_of_its_slowest_comparison_and_fails_with_t
     assert claim_seeds([quick, never], 0.05) is None and claim_seeds([], 0.05) is None
 
 
+def test_what_needs_more_than_a_thousand_seeds_is_not_foreseen():
+    assert compared(-0.05, scale=11.6).seeds_needed() == 995 and compared(-0.05, scale=11.7).seeds_needed() is None
+
+
 def test_seeds_that_are_added_are_no_planned_ones():
     slow = compared(-0.15, scale=4.0)
     planned = replace(slow, evidence=Planned())

@@ -419,6 +419,12 @@ def test_step_times_are_compared_by_their_ratio_whatever_the_positions():
     assert comparison(made).mean == pytest.approx(np.log(2), abs=1e-3)
 
 
+@pytest.mark.parametrize(("log_ratio", "expected"), [(0.019, "holds"), (0.021, "reversed")])
+def test_step_times_are_as_long_if_they_differ_by_less_than_a_fiftieth(log_ratio, expected):
+    times = {"a": {turn: math.exp(log_ratio + 0.001 * NOISE[turn]) for turn in SEEDS}, "b": dict.fromkeys(SEEDS, 1.0)}
+    assert word("a ~ b", {"a": {}, "b": {}}, of="step_time", step_time=times) == expected
+
+
 def test_parameters_are_counted_not_measured():
     parameters = {"a": {0: 172}, "b": {0: 100}}
     sizes = {"a": {"h_k": 6, "h": 6, "layers": 1}}
