@@ -171,14 +171,22 @@ def test_a_file_of_another_kind_is_no_split_of_the_hub(tmp_path, name):
 def test_parquet_json_and_lines_hold_the_same_examples(tmp_path):
     rows = [GOOD, GOOD | {"label": 2, "idx": 7}]
     write(tmp_path / "rows.json", rows)
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    (tmp_path / "rows.jsonl").write_text(lines := "\n".join(map(json.dumps, rows)) + "\n")
+    # with a byte order mark
+    (tmp_path / "marked.jsonl").write_text("\ufeff" + lines)
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
     found = [
         list(read(task("mnli", tmp_path / name), "train", Cache(tmp_path, None)))
-        for name in ("rows.json", "rows.jsonl", "rows.parquet")
+        for name in ("rows.json", "rows.jsonl", "marked.jsonl", "rows.parquet")
     ]
-    assert found[0] == found[1] == found[2] and [each.label for each in found[0]] == [0, 2]
-    assert len(list(read(task("mnli", tmp_path / "rows.json", train_examples=1), "train", Cache(tmp_path, None)))) == 1
+    assert found == [found[0]] * 4 and [each.label for each in found[0]] == [0, 2]
+
+
+@pytest.mark.parametrize(("split", "count"), [("train", 1), ("validation", 2)])
+def test_no_more_examples_are_read_than_the_settings_allow(tmp_path, split, count):
+    path = write(tmp_path / "rows.json", [GOOD] * 3)
+    found = task("mnli", path, validation=str(path), train_examples=1, validation_examples=2)
+    assert len(list(read(found, split, Cache(tmp_path, None)))) == count
 
 
 def test_a_folder_of_the_hub_s_kind_is_read_by_its_splits(tmp_path):
