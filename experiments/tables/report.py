@@ -208,14 +208,15 @@ def _of_row(outcomes: CellOutcomes, key: str) -> list[CellOutcome]:
 
 
 def _scores(budget: Budget, outcomes: CellOutcomes) -> dict[str, dict[int, float]]:
-    """The scores of finished cells, and the stand-in score that the budget gives to diverged ones."""
+    """The scores of finished cells, and the stand-in that the budget gives to diverged ones: the worst of its kind."""
     scores: dict[str, dict[int, float]] = {}
     done = [outcome.result for outcome in outcomes.values() if outcome.state == "done"]
     stand_ins = [value for result in done if budget.diverged and (value := value_at(result, budget.diverged))]
+    worst = max if budget.better == "lower" else min
     for (row, seed), outcome in outcomes.items():
         value = value_at(outcome.result, budget.score) if outcome.state == "done" else None
         if outcome.state == "diverged" and stand_ins:
-            value = max(stand_ins)
+            value = worst(stand_ins)
         if value is not None:
             scores.setdefault(row, {})[seed] = value
     return scores

@@ -294,6 +294,16 @@ def test_a_cell_that_diverged_counts_as_what_the_budget_says():
     assert found.verdicts[0].word == "not tested"
 
 
+@pytest.mark.parametrize(("better", "worst"), [("lower", 6.5), ("higher", 6.0)])
+def test_a_cell_that_diverged_counts_as_the_worst_of_the_others(better, worst):
+    table = load(NAME)
+    budgets = {"nano": table.budget("nano").model_copy(update={"better": better})}
+    changes = {("h32", 0): CellOutcome("diverged", "not finite"), ("h8", 0): done(4.0, unigram_loss=6.0)}
+    found = made(changes, table=table.model_copy(update={"budgets": budgets}))
+    (cell,) = [each for each in found.by_seed if (each["row"], each["seed"]) == ("h32", 0)]
+    assert cell["validation_loss"] == worst
+
+
 def test_a_learning_rate_that_is_given_stands_in_place_of_the_tuned_one():
     table = WARMUP
     source = Known({(row, 0): CellOutcome("missing") for row in table.rows_at("nano")})
@@ -550,14 +560,22 @@ def test_cells_that_read_other_tokens_are_said():
     assert note.startswith("h8-s0 and h8-s1 read different tokens of the same text") and note.endswith("comparable.")
 
 
-def test_torch_compile_is_said_and_so_is_that_some_cells_went_without():
+@pytest.mark.parametrize(
+    ("place", "values", "condition"),
+    [("compiled", (True, False), "choice of torch.compile"), ("tokenizer_digest", ("ab", "cd"), "tokenizer")],
+)
+def test_a_condition_that_cells_do_not_share_is_said(place, values, condition):
+    def notes(*values):
+        found = made({("h8", seed): done(4.0, **{place: value}) for seed, value in enumerate(values)})
+        return [note for note in found.notes if "The cells differ" in note]
+
+    assert notes(values[0], values[0]) == []
+    assert notes(*values) == [f"The cells differ in their {condition}, so their measurements are not comparable."]
+
+
+def test_torch_compile_is_said():
     compiled = {(row, seed): done(loss, compiled=True) for row in LOSSES for seed, loss in enumerate(LOSSES[row])}
-    found = made(compiled)
-    assert dict(found.facts)["torch.compile"] == "of layers" and not any(
-        "torch.compile" in note for note in found.notes
-    )
-    found = made(compiled | {("h8", 0): done(4.0, compiled=False)})
-    assert any("differ in their choice of torch.compile" in note for note in found.notes)
+    assert dict(made(compiled).facts)["torch.compile"] == "of layers"
     assert "torch.compile" not in dict(made().facts)
 
 
