@@ -201,17 +201,18 @@ def test_two_processes_make_it_once_and_the_second_says_that_it_waits(python, tm
 
 def test_a_kill_at_any_instant_leaves_nothing_half_written(python, tmp_path: Path) -> None:
     source = random.Random(0)
-    for _ in range(4):
-        process = python(MAKE, [str(tmp_path), 0.3])
+    for attempt in range(4):
+        root = tmp_path / str(attempt)
+        process = python(MAKE, [str(root), 0.3])
         assert process.stdout.readline() == "making\n"
         time.sleep(source.uniform(0, 0.35))
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=10)
-        folder = tmp_path / "packed" / "key"
+        folder = root / "packed" / "key"
         assert not folder.exists() or (folder / cache_module.MANIFEST).exists()
-    process = python(MAKE, [str(tmp_path), 0])
-    assert process.communicate(timeout=120)[0].endswith("has True\n")
-    assert not list((tmp_path / "packed").glob("*.partial*"))
+        process = python(MAKE, [str(root), 0])
+        assert process.communicate(timeout=120)[0].endswith("has True\n")
+        assert not list((root / "packed").glob("*.partial*"))
 
 
 def test_leftovers_of_the_killed_are_removed_and_work_of_the_living_is_not(python, cache: Cache) -> None:
