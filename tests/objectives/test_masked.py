@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from experiments.objectives.kinds.masked import Masked, MaskedObjective, random_tokens
 from experiments.objectives.loss import loss
 from experiments.objectives.objective import Batch
+from tests.fixtures.growth import takes_linear_time
 
 VOCABULARY, MASK, SPECIAL = 50, 4, frozenset({0, 2, 4, 49})
 ORDINARY = sorted(set(range(VOCABULARY)) - SPECIAL)
@@ -121,14 +121,12 @@ def test_a_batch_may_have_nothing_to_mask():
     assert not len(batch.targets) and batch.tokens.tolist() == tokens.tolist()
 
 
-def test_masking_takes_less_than_a_millisecond():
-    tokens = batch_of((64, 64))
-    times = []
-    for step in range(20):
-        start = time.thread_time()
-        masked(tokens, step=step)
-        times.append(time.thread_time() - start)
-    assert min(times) < 1e-3
+def test_the_time_of_masking_is_linear_in_the_sequences():
+    def begin(sequences):
+        tokens = batch_of((sequences, 64))
+        return lambda: masked(tokens)
+
+    assert takes_linear_time(begin, 128)
 
 
 def test_loss_is_the_summed_negative_log_likelihood():
