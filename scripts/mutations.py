@@ -218,13 +218,13 @@ MUTATIONS = [
         "experiments/tables/seed_plan.py",
         'in ("done", "diverged") for cell',
         'in ("done",) for cell',
-        "tables/test_seeds.py",
+        "tables/test_seed_plan.py",
     ),
     Mutation(
         "experiments/tables/until_resolved.py",
         "in failures.items() if count >= MAX_FAILURES",
         "in failures.items() if count > MAX_FAILURES",
-        "tables/test_seeds.py",
+        "tables/test_until_resolved.py",
     ),
     Mutation("experiments/tables/seeds.py", "and first >= least", "", "tables/test_seeds.py"),
     Mutation(
@@ -249,7 +249,13 @@ MUTATIONS = [
         "experiments/tables/until_resolved.py",
         "max(1, needed - len(self.comparison.values))",
         "max(1, needed)",
-        "tables/test_seeds.py",
+        "tables/test_until_resolved.py",
+    ),
+    Mutation(
+        "experiments/tables/until_resolved.py",
+        ' or verdict.claim.of != "score"',
+        "",
+        "tables/test_until_resolved.py",
     ),
     Mutation(
         "experiments/cells/resources.py", "self._taken.difference_update(names)", "pass", "cells/test_resources.py"
@@ -300,6 +306,15 @@ MUTATIONS = [
         '"--plan": "--budget --claim --seeds --runs --out"',
         "commands/test_modes.py",
     ),
+    Mutation("experiments/files/durable.py", "to_disk(temporary)", "pass", "files/test_durable.py"),
+    Mutation("experiments/record/metrics.py", "os.fsync(self._descriptor)", "pass", "record/test_metrics.py"),
+    Mutation(
+        "experiments/config/recorded.py",
+        '("device", "devices", "sharded")',
+        '("device",)',
+        "commands/test_evaluate.py",
+    ),
+    Mutation("experiments/training/guard.py", "if progress.ended:", "if False:", "training/test_non_finite_and_oom.py"),
     Mutation("cli.py", 'source.endswith("COMMANDLINE")', "source", "commands/test_modes.py"),
 ]
 
