@@ -33,13 +33,15 @@ class Interruption:
     A second SIGINT does not wait for `check`: somebody is impatient. A second SIGTERM or SIGHUP has no effect: all
     processes of a job receive SIGTERM from a cluster, or SIGHUP when their terminal is closed, and once more from
     their parents. A signal that Interrupted was raised for where Python drops it, as in a destructor or in the callback
-    of a weak reference, is sent again. Outside the main thread, signals are not handled.
+    of a weak reference, is sent again. Where a library makes another error of it, that error ends the block as
+    Interrupted. Outside the main thread, signals are not handled.
     """
 
     def __init__(self) -> None:
         self._deferring = False
         self._terminating = False
         self._pending: int | None = None
+        self._raised: int | None = None
         self._block = self._listening()
 
     def __enter__(self) -> Interruption:
@@ -85,6 +87,11 @@ class Interruption:
         try:
             with handled(self._receive):
                 yield
+        except Exception as error:
+            # pydantic, for example, which calls Python from Rust, drops the exception with its context
+            if self._raised is None:
+                raise
+            raise Interrupted(self._raised) from error
         finally:
             sys.unraisablehook = before
 
@@ -96,6 +103,7 @@ class Interruption:
         if self._deferring and (terminates or self._pending is None):
             self.note(number)
         else:
+            self._raised = number
             raise Interrupted(number)
 
     def _dropped(self, report: Callable[[sys.UnraisableHookArgs], object], dropped: sys.UnraisableHookArgs) -> None:

@@ -83,7 +83,7 @@ def test_as_a_shell_runs_it_the_process_is_tuned_and_wandb_has_the_run(attn, she
     (path,) = (tmp_path / "runs").glob("*/environment.json")
     variables = json.loads(path.read_text())["variables"]
     assert "glibc.malloc.hugetlb=1" in variables["GLIBC_TUNABLES"] and variables["GOMP_SPINCOUNT"] == "5000"
-    assert len(list(tmp_path.glob(f"runs/wandb/offline-*/run-{path.parent.name}.wandb"))) == 1
+    assert len(list(tmp_path.glob(f"runs/wandb/offline-*/run-{path.parent.name}-??????.wandb"))) == 1
 
 
 def test_what_the_user_tuned_stays(monkeypatch):

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 import weakref
+from contextlib import suppress
 
 import pytest
 
@@ -79,6 +80,16 @@ def test_other_errors_that_python_drops_are_reported_as_before(monkeypatch):
     with Interruption():
         Broken()
     assert [str(each.exc_value) for each in reported] == ["broken"]
+
+
+def test_an_error_that_a_library_makes_of_a_signal_is_that_signal():
+    with pytest.raises(Interrupted) as caught, Interruption():
+        with suppress(Interrupted):
+            signal.raise_signal(signal.SIGTERM)
+        raise ValueError("a schema that cannot be built")
+    assert caught.value.exit_code == 143 and isinstance(caught.value.__cause__, ValueError)
+    with pytest.raises(ValueError, match="of its own"), Interruption():
+        raise ValueError("of its own")
 
 
 def test_nothing_came():
