@@ -208,10 +208,15 @@ class RunFolder:
         """Release the folder, and remove it if `create` of this object made it, it has no checkpoint, and nobody else
         trains in it.
         """
-        # without the lock, another process may have it
-        with suppress(RunFolderError), self:
+        with self:
             if self._made and not self._lock.held:
-                self._lock.acquire()
+                try:
+                    self._lock.acquire()
+                except TakenError:
+                    return
+                except RunFolderError:
+                    # nobody can train on a file system without locks
+                    pass
             if self._made and not any(self.checkpoint.glob("*")):
                 shutil.rmtree(self.path, ignore_errors=True)
 

@@ -147,6 +147,10 @@ def test_on_a_file_system_without_locks_nobody_trains_and_everybody_reads(folder
     with pytest.raises(RunFolderError, match=r"lock: this file system has no file locks .*set runs="):
         folder.create(settings)
     assert folder.holder() is None and folder.config() == settings
+    new = RunFolder(folder.path.parent / "new")
+    with pytest.raises(RunFolderError, match="no file locks"):
+        new.create(settings)
+    assert not new.path.exists()
 
 
 def test_a_file_that_changed_after_the_result_is_named(folder, settings, result):
