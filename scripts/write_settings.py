@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from experiments.config.expressions import MISSING, in_words  # noqa: E402
 from experiments.config.groups import options  # noqa: E402
+from experiments.record.dotted import leaves  # noqa: E402
 from experiments.settings.conf_files import CONF  # noqa: E402
 from experiments.settings.finetuning import Benchmark, FinetuningSettings  # noqa: E402
 from experiments.settings.group import LARGEST_SIZE, Group  # noqa: E402
@@ -157,15 +158,6 @@ def experiments() -> str:
         changed = [f"{key}={value}" for key, value in leaves(tree)]
         rows.append((f"`{option}`", sentence(purpose), f"`{' '.join([*chosen, *changed])}`"))
     return markdown(("option", "what it is for", "what it sets"), rows)
-
-
-def leaves(tree: dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """The dotted keys of a tree, with their values."""
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from leaves(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}", value
 
 
 def presets(group: str, basis: str | None = None) -> str:

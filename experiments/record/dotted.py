@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -34,3 +34,12 @@ def _children(nodes: Sequence[Any], key: str) -> list[Any]:
 def value_at(result: Mapping[str, Any], dotted: str) -> Any:
     """The value at a dotted key of a result; None if there is none."""
     return Values([result]).at(dotted)[0]
+
+
+def leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """The values in nested groups, with their dotted keys."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.record.dotted import Values
+from experiments.record.dotted import Values, leaves
 from experiments.record.folder import FINAL
 from experiments.record.result import Fields
 from experiments.results.columns import SIZES, is_varied, telling
@@ -175,13 +175,13 @@ def _name(columns: Sequence[str], row: Fields, usual: Mapping[str, str], differi
 
 def _texts(conditions: Sequence[dict[str, Any]]) -> list[str]:
     """Sets of conditions in words, as far as they differ and as far as it takes to tell them apart."""
-    flat = [dict(_leaves(values)) for values in conditions]
-    names = dict.fromkeys(name for leaves in flat for name in leaves)
+    flat = [{key: value for key, value in leaves(values) if value is not None} for values in conditions]
+    names = dict.fromkeys(name for values in flat for name in values)
     differing = [name for name in names if _different(flat, name) > 1 and not _follows_from_kind(flat, name)]
     settings = [name for name in differing if name.partition(".")[0] not in DIGESTS]
     differing = settings if _different(flat, *settings) == len(flat) else differing
     texts = [
-        ", ".join(f"{name} {str(leaves[name])[:SHORT]}" for name in differing if name in leaves) for leaves in flat
+        ", ".join(f"{name} {str(values[name])[:SHORT]}" for name in differing if name in values) for values in flat
     ]
     # two different digests may begin with the same shown characters
     return [text if texts.index(text) == number else f"{text} [{number}]" for number, text in enumerate(texts)]
@@ -189,19 +189,10 @@ def _texts(conditions: Sequence[dict[str, Any]]) -> list[str]:
 
 def _different(flat: Sequence[Mapping[str, Any]], *names: str) -> int:
     """The number of different values of these names, taken together."""
-    return len({tuple(str(leaves.get(name)) for name in names) for leaves in flat})
+    return len({tuple(str(values.get(name)) for name in names) for values in flat})
 
 
 def _follows_from_kind(flat: Sequence[Mapping[str, Any]], name: str) -> bool:
     """Whether a setting of a group differs only because the group's kind does."""
     kind = f"{name.rpartition('.')[0]}.kind"
     return name != kind and _different(flat, kind, name) == _different(flat, kind) > 1
-
-
-def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted names of the values in nested groups, without unset ones."""
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{above}{key}.")
-        elif value is not None:
-            yield f"{above}{key}", value

@@ -14,7 +14,7 @@ below 5%.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -213,8 +213,8 @@ def _finding(claim: Claim, judged: _Judged, added: _Judged) -> Finding:
     outlook = _outlook(claim, added)
     why = ""
     if word == "not tested":
-        marks = dict.fromkeys(f"the row {mark}" for comparison in comparisons for mark in comparison.marks)
-        why = "; ".join(marks) or _rows_are_missing(claim, comparisons)
+        marks = [mark for comparison in comparisons for mark in comparison.marks]
+        why = _reasons(marks) or _rows_are_missing(claim, comparisons)
     elif word == "not resolved":
         why = _what_would_resolve(claim, comparisons, level, outlook)
     return Finding(comparisons, word, level, why, outlook)
@@ -296,6 +296,11 @@ def _differences(
     return {seed: sum(factor * scale(numbers[row][seed]) for row, factor in factors.items()) for seed in sorted(seeds)}
 
 
+def _reasons(marks: Iterable[Mark]) -> str:
+    """Why rows may not decide a claim, each reason once; empty if all may."""
+    return "; ".join(dict.fromkeys(f"the row {mark}" for mark in marks))
+
+
 def _what_would_resolve(claim: Claim, comparisons: Sequence[AnyComparison], level: float, outlook: Outlook) -> str:
     """The comparisons that are undecided, and how many more seeds or rounds would decide the claim, or why none
     would.
@@ -310,10 +315,8 @@ def _what_would_resolve(claim: Claim, comparisons: Sequence[AnyComparison], leve
     is_or_are = f"{plural('comparison', len(undecided))} {'is' if len(undecided) == 1 else 'are'}"
     named = f"the undecided {is_or_are} {joined([_undecided(comparison, unit) for comparison in undecided])}"
     if outlook.marks:
-        why = "; ".join(f"the row {mark}" for mark in outlook.marks)
-        return f"{named}; more {unit}s would not decide the claim if {SAME}: {why}"
+        return f"{named}; more {unit}s would not decide the claim if {SAME}: {_reasons(outlook.marks)}"
     if outlook.lacks_rows:
-        why = "; ".join(f"the row {mark}" for mark in outlook.marks)
         return f"{named}; more {unit}s would not decide the claim if {SAME}: {_rows_are_missing(claim, comparisons)}"
     fewest, more = outlook.have, outlook.more
     if more is None and fewest < 2:
