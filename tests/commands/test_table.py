@@ -33,7 +33,7 @@ from experiments.tables.sources.source import Outcomes, Prediction, TableCell
 from experiments.tables.sources.step_clock import StepClock
 from tests.fixtures.record import leave_result
 from tests.fixtures.tables import NAME
-from tests.tables.test_report import made
+from tests.tables.known import made
 
 TABLE = "shazeer2020/projections"
 # the row h16 of the test's table

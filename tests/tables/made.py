@@ -1,4 +1,4 @@
-"""A source whose cells cost nothing, and what tests of seeds ask of it."""
+"""A source of random scores whose cells cost nothing, and what tests of seeds ask of it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from experiments.tables.rendering.render import ENDINGS, as_csv, claim_rows, ren
 from experiments.tables.report import Report, judged_by, without_unnamed_scheme
 from experiments.tables.seed_plan import CheckedPlan, SeedPlan
 from experiments.tables.sources.source import CellOutcome
-from tests.tables.test_report import made, untuned_table
+from tests.tables.known import made, untuned_table
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"

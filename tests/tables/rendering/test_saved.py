@@ -15,7 +15,7 @@ from experiments.tables.rendering.render import render
 from experiments.tables.rendering.saved import as_json, save
 from experiments.tables.rendering.sentences import details
 from tests.fixtures.tables import NAME
-from tests.tables.test_report import done, made
+from tests.tables.known import done, made
 
 JSON = "me2026-heads-nano.json"
 TEXT = "me2026-heads-nano.md"

@@ -8,7 +8,7 @@ from experiments.failures.failure import Mistake
 from experiments.record.mirrors import wandb_views as view
 from experiments.tables.rendering import wandb_report as module
 from experiments.tables.rendering.saved import save
-from tests.tables.test_report import done, made
+from tests.tables.known import done, made
 
 pytestmark = pytest.mark.usefixtures("heads_table")
 

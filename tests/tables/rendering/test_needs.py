@@ -1,0 +1,117 @@
+"""What a claim without a verdict needs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from experiments.display.numbers import rough_duration
+from experiments.statistics.comparison import claim_seeds
+from experiments.statistics.evidence import Planned
+from experiments.tables.definition.request import load
+from experiments.tables.rendering.sentences import details
+from experiments.tables.report import Report, judged_by
+from experiments.tables.sources.source import CellOutcome
+from tests.fixtures.tables import NAME
+from tests.tables.known import LOSSES, done, made, untuned_table
+
+pytestmark = pytest.mark.usefixtures("heads_table")
+
+
+def needed(found: Report) -> list[str]:
+    (verdict,) = found.verdicts
+    return [text.partition(": ")[2] for text in details(verdict, found) if text.startswith("to decide it: ")]
+
+
+def test_a_claim_without_a_verdict_says_what_it_needs_on_its_machine_and_on_a_gpu():
+    noisy = {("h32", seed): done(loss) for seed, loss in enumerate((3.9, 4.9, 4.2, 4.6, 4.1, 5.5))}
+    found = made(noisy)
+    (finding,) = found.verdicts[0].findings.values()
+    more = claim_seeds(finding.comparisons, finding.level) - 6
+    # a run has 1200 steps of 0.125 s with 16 heads and of 0.15 s with 32, and 4 layers of 1,228,800 tokens
+    on_machine = rough_duration(more * 1200 * (0.125 + 0.15))
+    on_gpu = rough_duration(more * (1.25 + 1.5) * 1_228_800 / 708_000)
+    runs = f"about {more} more seeds of h16 and h32, {2 * more} runs"
+    assert needed(found) == [
+        f"{runs}: about {on_machine} one after another on this table's machine, or {on_gpu} on one GPU (H100, fp32, 14 "
+        "at once)"
+    ]
+    assert needed(made()) == []
+
+
+def test_few_runs_take_a_gpu_as_long_as_one_of_them():
+    found = made({(row, seed): CellOutcome("missing") for row in ("h16", "h32") for seed in range(3, 6)})
+    (text,) = needed(found)
+    assert text.startswith("at least 1 more seed of h8, h16 and h32, 3 runs: ") and text.endswith(
+        "13 s on one GPU (H100, fp32, 14 at once)"
+    )
+
+
+def test_the_time_of_padded_sequences_on_a_gpu_is_not_known():
+    noisy = {("h32", seed): done(loss, tokens=1_228_801) for seed, loss in enumerate((3.9, 4.9, 4.2, 4.6, 4.1, 5.5))}
+    (text,) = needed(made(noisy))
+    assert text.endswith(" one after another on this table's machine")
+
+
+def test_a_claim_that_is_not_tested_says_what_would_test_it():
+    stuck = {("h32", seed): done(6.4) for seed in range(6)}
+    (text,) = needed(made(stuck))
+    assert text.startswith("a longer training of h32; twice the steps are 6 runs: ")
+    diverged = {("h32", seed): CellOutcome("diverged", "not finite") for seed in range(6)}
+    (text,) = needed(made(diverged))
+    assert text.startswith("a training of h32 that does not diverge, for example at a lower learning rate, in 6 runs")
+    unknown = {("h16", seed): done(loss, late_gain=None) for seed, loss in enumerate(LOSSES["h16"])}
+    (text,) = needed(made(unknown))
+    assert text.startswith("an evaluation of h16 before the last tenth of the steps (trainer.evaluate_every), in 6 ru")
+    table = untuned_table()
+    (text,) = needed(made(table=table))
+    assert text.startswith(
+        "a tuned rate of the family multi_head (attn table me2026/heads --tune), and new runs of the row h16"
+    )
+    late = {("h8", seed): done(loss, late_gain=0.5) for seed, loss in enumerate(LOSSES["h8"])}
+    (text,) = needed(made(late, table=table))
+    first, second = text.split("; a longer training of h8; twice the steps are 6 runs: ")
+    assert first.startswith("a tuned rate of the family multi_head ") and "new runs of the row h16" in first and second
+    (text,) = needed(made(overrides=("max_steps=10",)))
+    assert "(attn table me2026/heads --tune max_steps=10), and new runs of the row h16" in text
+
+
+def noisy_rows(table=None) -> Report:
+    """h32 is a little worse than h16, and both are clearly better than h8."""
+    losses = {"h16": (3.5, 3.51, 3.5, 3.51, 3.5, 3.51), "h32": (3.6, 3.9, 3.4, 3.5, 3.4, 3.9)}
+    changes = {(row, seed): done(loss) for row, of_row in losses.items() for seed, loss in enumerate(of_row)}
+    table = table or load(NAME)
+    claims = {"C4": table.claims["C4"].model_copy(update={"parts": ["h16 > h32"]})}
+    return made(changes, table=table.model_copy(update={"claims": claims}))
+
+
+def test_seeds_that_would_end_in_a_mark_are_not_promised():
+    (text,) = needed(noisy_rows())
+    assert text.startswith("about ") and "more seeds of h16 and h32" in text
+    found = noisy_rows(untuned_table())
+    (verdict,) = found.verdicts
+    assert verdict.word == "not resolved"
+    mark = "the row h32 may do better, because its learning rate was not tuned"
+    assert verdict.why.endswith(f"; more seeds would not decide the claim if means and spreads stay the same: {mark}")
+    (text,) = needed(found)
+    assert text.startswith(
+        "a tuned rate of the family multi_head (attn table me2026/heads --tune), and new runs of the row h32, at "
+    )
+
+
+def test_what_a_page_of_planned_seeds_needs_is_that_of_any_time():
+    found = noisy_rows()
+    planned = judged_by(Planned(), found)
+    assert planned.verdicts[0].word == found.verdicts[0].word == "not resolved"
+    assert needed(planned) == [f"{text}; or a new plan on fresh seeds (--plan)" for text in needed(found)]
+
+
+def test_seeds_that_end_a_plan_for_a_chosen_claim_are_counted_beside_the_other_claims():
+    found = noisy_rows()
+    other = found.request.table.claims["C4"].model_copy(update={"parts": ["h8 > h16"]})
+    table = found.request.table.model_copy(update={"claims": found.request.table.claims | {"C5": other}})
+    chosen = replace(found, request=replace(found.request, table=table, chosen_claims=["C4"]))
+    levels = [judged_by(of, chosen).verdicts[0].findings[""].outlook.level for of in (Planned(), chosen.evidence)]
+    assert chosen.others == 1 and levels == [0.025, 0.025]
+    assert judged_by(Planned(), chosen).verdicts[0].findings[""].level == 0.05

@@ -1,0 +1,77 @@
+"""The sentences of a page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from experiments.tables.definition.request import load
+from experiments.tables.rendering.render import claim_rows, render
+from experiments.tables.rendering.sentences import closing_sentence, comparison_line, details, headline
+from tests.fixtures.tables import NAME
+from tests.tables.known import LOSSES, done, made
+
+pytestmark = pytest.mark.usefixtures("heads_table")
+
+
+def test_the_headline_counts_the_verdicts_and_names_the_claims_if_they_differ():
+    def said(**words: str) -> str:
+        return headline(SimpleNamespace(verdicts=[SimpleNamespace(key=key, word=word) for key, word in words.items()]))
+
+    assert (
+        said(C1="holds", C2="not resolved", C3="holds", C4="reversed", C5="not resolved")
+        == "Of 5 claims, 2 hold (C1 and C3), 1 is reversed (C4) and 2 are not resolved (C2 and C5)."
+    )
+    assert said(C1="holds") == "1 claim holds."
+    assert said(C1="not tested", C2="not tested") == "2 claims are not tested."
+    assert said() == ""
+
+
+def test_what_a_better_loss_costs_is_said_under_every_scheme_though_one_is_timed():
+    found = made({("h16", seed): done(3.0 + 0.001 * seed) for seed in range(6)})
+    untimed = [line | {"positions": "second", "step_seconds": None} for line in found.lines]
+    seconds = {"h8": dict.fromkeys(range(12), 0.1), "h16": {turn: 0.125 + 0.001 * (turn % 3) for turn in range(12)}}
+    lines = [line | {"positions": "first"} for line in found.lines] + untimed
+    both = replace(found, lines=lines, step_seconds=seconds)
+    comparison = found.verdicts[0].findings[""].comparisons[0]
+    for scheme in ("first", "second"):
+        assert comparison_line(comparison, both, scheme, "seed").endswith(
+            "; a step of h16 takes 1.26 times the time of one of h8"
+        )
+    seconds["h16"] = {turn: 0.09 + 0.06 * (turn % 2) for turn in range(12)}
+    assert "a step of" not in comparison_line(comparison, both, "first", "seed"), "within the noise of the rounds"
+
+
+def test_a_difference_that_holds_below_the_margin_is_called_small():
+    small = {("h16", seed): done(loss + 0.005 + 0.0001 * seed) for seed, loss in enumerate(LOSSES["h8"])}
+    found = made(small)
+    (shown,) = [text for text in details(found.verdicts[0], found) if "h8 < h16" in text]
+    assert ": holds; the mean is less than the margin of 0.01" in shown
+    assert "less than the margin" not in render(made(), "markdown")
+
+
+def test_the_ends_of_a_trend_are_said_to_cost_more():
+    table = load(NAME)
+    claims = {"C4": table.claims["C4"].model_copy(update={"parts": ["h8 > h16 > h32 by h"]})}
+    found = made(table=table.model_copy(update={"claims": claims}))
+    lines = [each | {"parameters": {"h8": 30, "h16": 20, "h32": 15}[each["row"]]} for each in found.lines]
+    found = replace(found, lines=lines, step_seconds={})
+    (comparison,) = found.verdicts[0].findings[""].comparisons
+    said = comparison_line(comparison, found, "", "seed")
+    assert said.endswith(": holds; h8 has 2.00 times the parameters of h32")
+    assert [row["more_parameters"] for row in claim_rows(found)] == [2.0]
+    assert "For a trend, it is the first end of the fitted line minus the last." in closing_sentence(found)
+
+
+def test_a_margin_that_a_comparison_allows_is_no_part_of_its_difference():
+    table = load(NAME)
+    claims = {"C4": table.claims["C4"].model_copy(update={"parts": ["h8 ~ h16"]})}
+    same = made(table=table.model_copy(update={"claims": claims}))
+    assert "paired by seed. It leaves out a margin that a comparison allows. A claim" in closing_sentence(same)
+    assert "the right side, paired by seed. A claim" in closing_sentence(made())
+
+
+def test_the_legend_names_the_score_that_is_compared():
+    assert "difference: validation_loss minus that of the row h8," in render(made(), "table")
