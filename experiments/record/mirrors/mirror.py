@@ -17,10 +17,11 @@ class Mirror(Protocol):
 
     name: str  # its name in the run's log
 
-    def start(self, folder: RunFolder, settings: dict[str, Any]) -> None:
+    def __init__(self, folder: RunFolder, settings: dict[str, Any]) -> None:
         """Begin to mirror `folder`, whose metrics.jsonl has been truncated to the step from which the run continues.
 
-        Earlier mirrored data is replaced, so a run that is continued has every step once.
+        Earlier mirrored data is replaced, so a run that is continued has every step once. A failure releases all
+        resources.
         """
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from experiments.failures.missing_extra import check_installed
@@ -13,6 +13,7 @@ from experiments.record.mirrors.mirror import Mirror
 from experiments.record.mirrors.tensorboard_mirror import TensorBoardMirror
 from experiments.record.mirrors.trackio_mirror import TrackioMirror
 from experiments.record.mirrors.wandb_mirror import WandbMirror
+from experiments.record.mirrors.wandb_server import mode_of
 from experiments.record.result import Result
 from experiments.settings.logger import Logger
 
@@ -31,46 +32,54 @@ class Mirrors:
     The first failure of a mirror ends this mirror, but not the run and not the other mirrors. The run's log.txt notes
     it.
 
-    folder, settings: see `Mirror.start`.
+    folder, settings: those of a `Mirror`.
     """
 
     def __init__(self, folder: RunFolder, settings: dict[str, Any]) -> None:
         self.started = False
         self._folder, self._settings = folder, settings
-        self._mirrors: list[Mirror] = [*_named(settings["logger"])]
+        self._mirrors: list[Mirror] = []
 
     def start(self) -> None:
         """Begin to mirror the folder, which may take seconds, as libraries are imported."""
         self.started = True
-        self._each(lambda mirror: mirror.start(self._folder, self._settings))
+        for kind in _named(self._settings["logger"]):
+            with self._failing_alone(kind.name):
+                self._mirrors.append(kind(self._folder, self._settings))
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
         """Mirror the metrics of one step."""
-        self._each(lambda mirror: mirror.log(step, metrics))
+        for mirror in [*self._mirrors]:
+            with self._failing_alone(mirror.name, mirror):
+                mirror.log(step, metrics)
 
     def finish(self, result: Result) -> None:
         """Mirror the result and end."""
         if not self.started:
             self.start()
-        self._each(lambda mirror: mirror.finish(result))
+        for mirror in [*self._mirrors]:
+            with self._failing_alone(mirror.name, mirror):
+                mirror.finish(result)
         self._mirrors = []
 
-    def _each(self, act: Callable[[Mirror], None]) -> None:
-        for mirror in [*self._mirrors]:
-            try:
-                act(mirror)
-            except Exception as error:
+    @contextmanager
+    def _failing_alone(self, name: str, mirror: Mirror | None = None) -> Iterator[None]:
+        """A block whose failure gives up the mirror, if it had begun, and is noted in the run's log."""
+        try:
+            yield
+        except Exception as error:
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            self._folder.log(f"{name} failed and is switched off; the run is not affected: {reason}")
+            if mirror is not None:
                 self._mirrors.remove(mirror)
-                reason = f"{type(error).__name__}: {first_line(error)}"
-                self._folder.log(f"{mirror.name} failed and is switched off; the run is not affected: {reason}")
                 with suppress(Exception):
                     mirror.give_up()
 
 
-def _named(logger: dict[str, Any]) -> Iterator[Mirror]:
-    if logger["wandb"] != "off":
-        yield WandbMirror()
+def _named(logger: dict[str, Any]) -> Iterator[type[Mirror]]:
+    if mode_of(logger["wandb"]) != "off":
+        yield WandbMirror
     if logger["tensorboard"]:
-        yield TensorBoardMirror()
+        yield TensorBoardMirror
     if logger["trackio"]:
-        yield TrackioMirror()
+        yield TrackioMirror

@@ -24,24 +24,24 @@ class TensorBoardMirror:
 
     name = "TensorBoard"
 
-    def __init__(self) -> None:
-        self._writer: Any = None
-        self._began = 0.0
-
-    def start(self, folder: RunFolder, settings: dict[str, Any]) -> None:
+    def __init__(self, folder: RunFolder, settings: dict[str, Any]) -> None:
         """Write the lines of metrics.jsonl to a new event file, which replaces those of earlier starts."""
         from torch.utils.tensorboard import SummaryWriter
 
         place = folder.path.parent / "tensorboard" / folder.name
         for earlier in place.glob("events.out.tfevents.*"):
             earlier.unlink()
-        # purge_step makes an open TensorBoard drop the data of the removed files
-        self._writer = SummaryWriter(str(place), purge_step=0, flush_secs=FLUSH_SECONDS)
         lines = folder.metrics.read()
         self._began = time.time() - (lines[-1].get("wall_seconds", 0.0) if lines else 0.0)
-        self._text("settings", {key: value for key, value in settings.items() if key != "logger"})
-        for metrics in lines:
-            self.log(metrics["step"], metrics)
+        # purge_step makes an open TensorBoard drop the data of the removed files
+        self._writer = SummaryWriter(str(place), purge_step=0, flush_secs=FLUSH_SECONDS)
+        try:
+            self._text("settings", {key: value for key, value in settings.items() if key != "logger"})
+            for metrics in lines:
+                self.log(metrics["step"], metrics)
+        except Exception:
+            self.give_up()
+            raise
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
         """Add the numbers of one step, with the time at which the run recorded them."""
@@ -61,8 +61,7 @@ class TensorBoardMirror:
 
     def give_up(self) -> None:
         """Close the file without further data."""
-        if self._writer is not None:
-            self._writer.close()
+        self._writer.close()
 
     def _text(self, tag: str, tree: dict[str, Any]) -> None:
         # four spaces make it code in Markdown

@@ -28,11 +28,7 @@ class TrackioMirror:
 
     name = "trackio"
 
-    def __init__(self) -> None:
-        self._trackio: ModuleType | None = None
-        self._run: Any = None
-
-    def start(self, folder: RunFolder, settings: dict[str, Any]) -> None:
+    def __init__(self, folder: RunFolder, settings: dict[str, Any]) -> None:
         """Begin the run again, and log the lines that metrics.jsonl has."""
         # the library reads it when it is imported
         os.environ.setdefault("TRACKIO_DIR", str(folder.path.parent / "trackio"))
@@ -50,8 +46,12 @@ class TrackioMirror:
                 auto_log_gpu=False,
                 auto_log_cpu=False,
             )
-        for metrics in folder.metrics.read():
-            self.log(metrics["step"], metrics)
+        try:
+            for metrics in folder.metrics.read():
+                self.log(metrics["step"], metrics)
+        except Exception:
+            self.give_up()
+            raise
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
         """Pass one step to the thread that writes."""
@@ -65,9 +65,8 @@ class TrackioMirror:
 
     def give_up(self) -> None:
         """End the run without further data."""
-        if self._trackio is not None and self._run is not None:
-            with _local_and_silent():
-                self._trackio.finish()
+        with _local_and_silent():
+            self._trackio.finish()
 
 
 def _remove(trackio: ModuleType, project: str, name: str) -> None:

@@ -31,58 +31,47 @@ class WandbMirror:
 
     name = "W&B"
 
-    def __init__(self) -> None:
-        self._wandb: ModuleType | None = None
-        self._run: Any = None
-        self._folder: RunFolder | None = None
-        self._logger: dict[str, Any] = {}
-        self._online = False
-
-    def start(self, folder: RunFolder, settings: dict[str, Any]) -> None:
+    def __init__(self, folder: RunFolder, settings: dict[str, Any]) -> None:
         """Begin the run, or continue it if it is online."""
-        mode = mode_of(settings["logger"]["wandb"])
-        if mode == "off":
-            return
         self._folder, self._logger = folder, settings["logger"]
         self._wandb = import_library()
-        self._run = self._begin(folder, settings, mode)
-        replay(self._run, folder.metrics.read())
-        _remove_others(folder, keep=Path(self._run.dir).parent)
+        try:
+            self._run, self._online = _begun(self._wandb, folder, settings)
+            replay(self._run, folder.metrics.read())
+            _remove_others(folder, keep=Path(self._run.dir).parent)
+        except Exception:
+            self.give_up()
+            raise
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
         """Mirror the metrics of one step; a step that the server already has is left out."""
-        if self._run is not None and step >= self._run.starting_step:
+        if step >= self._run.starting_step:
             _log(self._run, step, metrics)
 
     def finish(self, result: Result) -> None:
         """Write the summary and end the mirror."""
-        if self._run is None:
-            return
         finish(self._run, result)
         if self._online:
-            assert self._folder is not None
             remember(self._folder, uploaded=uploadable(self._folder.metrics.read(), self._logger, result))
 
     def give_up(self) -> None:
         """End W&B's service, because a broken one prints its traceback when the process ends."""
-        if self._wandb is not None:
-            self._wandb.teardown()
+        self._wandb.teardown()
 
-    def _begin(self, folder: RunFolder, settings: dict[str, Any], mode: str) -> Any:
-        assert self._wandb is not None
-        root = folder.path.parent
-        obstacle = "it was asked for" if mode == "offline" else why_offline(self._wandb)
-        if obstacle is None:
-            try:
-                run = begin(self._wandb, folder, settings, root, online=True)
-                self._online = True
-                return run
-            except Exception as error:
-                obstacle = f"the online start failed ({in_a_line(error)})"
-                # the failed start occupies the run's id until the service ends
-                self._wandb.teardown()
-        folder.log(f"W&B is offline, because {obstacle}")
-        return begin(self._wandb, folder, settings, root, online=False)
+
+def _begun(wandb: ModuleType, folder: RunFolder, settings: dict[str, Any]) -> tuple[Any, bool]:
+    """The run in W&B, and whether it is online."""
+    root = folder.path.parent
+    obstacle = "it was asked for" if mode_of(settings["logger"]["wandb"]) == "offline" else why_offline(wandb)
+    if obstacle is None:
+        try:
+            return begin(wandb, folder, settings, root, online=True), True
+        except Exception as error:
+            obstacle = f"the online start failed ({in_a_line(error)})"
+            # the failed start occupies the run's id until the service ends
+            wandb.teardown()
+    folder.log(f"W&B is offline, because {obstacle}")
+    return begin(wandb, folder, settings, root, online=False), False
 
 
 def begin(wandb: ModuleType, folder: RunFolder, settings: dict[str, Any], root: Path, online: bool) -> Any:
