@@ -1,21 +1,12 @@
-"""A report as LaTeX: booktabs tables that fit the width of a page, and the report's sentences."""
+"""A page as LaTeX: booktabs tables that fit its width, and its sentences."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
 from experiments.display.latex import NEEDS, tabular, tex
-from experiments.tables.rendering.columns import readable_table
-from experiments.tables.rendering.sentences import (
-    closing_sentence,
-    details,
-    headline,
-    legend,
-    missing,
-    shown_or_claimed,
-    summary,
-)
-from experiments.tables.report import Report
+from experiments.tables.rendering.page import Page
+from experiments.tables.rendering.sentences import Detail
 
 MOST_COLUMNS = 9  # of a table; with more, its numbers could not be read on a page
 NAMES = ("row", "positions")
@@ -25,40 +16,36 @@ BESIDE = ("rank (paper's)", "parameters", "step", "memory_bytes")
 FACTS = ("seeds", "evidence", "plan", "margin", "margin of trends")
 
 
-def latex(report: Report) -> str:
+def latex(page: Page) -> str:
     """The table, the verdicts and the notes. They need booktabs and graphicx.
 
     A table with many columns is divided into two, one below the other: the scores, and published numbers and costs. A
     table that is still wider than the line is scaled down to it.
     """
-    lines = [f"% {report.request.command()}", f"% {report.request.table.title}", NEEDS]
-    lines += [f"{tex(text)}\n" for text in (shown_or_claimed(report), headline(report), missing(report)) if text]
-    rows = readable_table(report)
-    lines += [tabular(rows, keys) for keys in divided(list(rows[0]))]
-    lines += [f"{tex(text)}\n" for text in [*legend(report), *report.notes]]
-    if report.verdicts:
-        facts = (f"{name}: {fact}" for name, fact in report.facts if name in FACTS)
-        lines += [*itemized(_claims(report)), "", f"{tex(closing_sentence(report))}", *itemized(facts)]
+    lines = [f"% {page.command}", f"% {page.title}", NEEDS]
+    lines += [f"{tex(text)}\n" for text in page.opening]
+    lines += [tabular(page.rows, keys) for keys in divided(list(page.rows[0]))]
+    lines += [f"{tex(text)}\n" for text in page.notes]
+    if page.claims:
+        facts = [Detail(0, f"{name}: {fact}") for name, fact in page.facts if name in FACTS]
+        lines += [*_nested_lists(_claims(page)), "", tex(page.closing), *_nested_lists(facts)]
     return "\n".join(lines) + "\n"
 
 
-def _claims(report: Report) -> Iterator[str]:
-    """The claims with their verdicts, and below each its comparisons."""
-    for verdict in report.verdicts:
-        yield summary(verdict)
-        yield from (f"  {line}" for line in details(verdict, report))
+def _claims(page: Page) -> Iterator[Detail]:
+    for claim in page.claims:
+        yield Detail(0, f"{claim.name}: {claim.statement}")
+        yield from (Detail(1 + detail.level, detail.text) for detail in claim.details)
 
 
-def itemized(lines: Iterable[str]) -> list[str]:
-    """Lines as a list, in which those that are indented by two spaces more are a list below the line before them."""
-    written: list[str] = []
+def _nested_lists(details: Iterable[Detail]) -> Iterator[str]:
+    """A list in which the details of a deeper level are a list below the one before them."""
     depth = 0
-    for line in [*lines, ""]:
-        level = 1 + (len(line) - len(line.lstrip())) // 2 if line else 0
-        written += (level - depth) * [r"\begin{itemize}"] + (depth - level) * [r"\end{itemize}"]
-        written += [rf"\item {tex(line.strip())}"] if line else []
-        depth = level
-    return written
+    for level, text in details:
+        yield from (1 + level - depth) * [r"\begin{itemize}"] + (depth - 1 - level) * [r"\end{itemize}"]
+        yield rf"\item {tex(text)}"
+        depth = 1 + level
+    yield from depth * [r"\end{itemize}"]
 
 
 def divided(keys: list[str]) -> list[list[str]]:

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
 
-from experiments.display.rows import Row, as_csv, as_markdown, show
+from experiments.display.rows import Row, as_csv
 from experiments.files.durable import folder_for, write
 from experiments.tables.archive import archive, with_plans_beside
-from experiments.tables.rendering.columns import readable_table
 from experiments.tables.rendering.figure import save_figure
 from experiments.tables.rendering.index import write_index
 from experiments.tables.rendering.latex import latex
-from experiments.tables.rendering.sentences import (
-    closing_sentence,
-    details,
-    headline,
-    is_small,
-    legend,
-    missing,
-    more_parameters,
-    shown_or_claimed,
-    summary,
-)
+from experiments.tables.rendering.markdown import markdown
+from experiments.tables.rendering.page import page
+from experiments.tables.rendering.sentences import is_small, more_parameters
+from experiments.tables.rendering.text import as_text
 from experiments.tables.report import Report, without_unnamed_scheme
-from experiments.tables.verdict import Verdict
 
 ENDINGS = {"table": "txt", "markdown": "md", "csv": "csv", "latex": "tex"}
 FIGURES = ("svg", "pdf")
@@ -41,10 +30,8 @@ def render(report: Report, format: str, console: Console | None = None, figure: 
     if format == "csv":
         return as_csv(without_unnamed_scheme(report.lines))
     if format == "markdown":
-        return _markdown(report, figure)
-    if format == "latex":
-        return latex(report)
-    return _text(report, console)
+        return markdown(page(report), figure)
+    return latex(page(report)) if format == "latex" else as_text(page(report), console)
 
 
 def write_all(report: Report, folder: Path) -> list[Path]:
@@ -63,8 +50,8 @@ def write_all(report: Report, folder: Path) -> list[Path]:
     texts[f"{stem}_seeds.csv"] = as_csv(without_unnamed_scheme(report.by_seed))
     if report.verdicts:
         texts[f"{stem}_claims.csv"] = as_csv(claim_rows(report))
-    for name, text in texts.items():
-        write(folder / name, text)
+    for name, content in texts.items():
+        write(folder / name, content)
     numbers = folder / f"{stem}.json"
     archive(report, numbers)
     return [*(folder / name for name in texts), *drawn, numbers, write_index(folder)]
@@ -102,62 +89,3 @@ def claim_rows(report: Report) -> list[Row]:
                     | {"pairs": 0, "differences": ""}
                 )
     return rows
-
-
-def _text(report: Report, console: Console | None) -> str:
-    table = report.request.table
-    out = console or Console(file=io.StringIO(), width=100)
-
-    def say(text: str) -> None:
-        out.print(text, markup=False, highlight=False, soft_wrap=not out.is_terminal)
-
-    say("\n".join(filter(None, [table.title, shown_or_claimed(report), headline(report), missing(report)])) + "\n")
-    show(readable_table(report), "table", console=out)
-    say("")
-    for line in [*legend(report), *report.notes, ""]:
-        say(line)
-    for verdict in report.verdicts:
-        say("\n".join([summary(verdict), *(f"  {line}" for line in details(verdict, report))]) + "\n")
-    if report.verdicts:
-        say(closing_sentence(report) + "\n")
-    for name, fact in report.facts:
-        say(f"{name}: {fact}")
-    return out.file.getvalue() if isinstance(out.file, io.StringIO) else ""
-
-
-def _markdown(report: Report, figure: str) -> str:
-    table = report.request.table
-    blocks = [f"# {table.title}", shown_or_claimed(report), headline(report), missing(report)]
-    blocks += [as_markdown([*_verdict_rows(report)])]
-    if figure:
-        blocks.append(f"![{table.title}]({figure})")
-    blocks += [as_markdown(readable_table(report))]
-    blocks += ["\n".join(f"* {line}" for line in [*legend(report), *report.notes])]
-    if report.verdicts:
-        blocks += [
-            "## Claims",
-            *(_claim_block(verdict, report) for verdict in report.verdicts),
-            closing_sentence(report),
-        ]
-    facts = [fact for fact in report.facts if fact[0] != "command"]
-    blocks += ["## Conditions", "\n".join(f"* {name}: {fact}" for name, fact in facts)]
-    blocks += [f"```bash\n{report.request.command()}\n```"]
-    return "\n\n".join(block for block in blocks if block) + "\n"
-
-
-def _verdict_rows(report: Report) -> Iterator[Row]:
-    """A row for each claim, with its verdict, and the one under each scheme of positions."""
-    for verdict in report.verdicts:
-        words = {scheme: finding.word for scheme, finding in verdict.findings.items()}
-        yield {
-            "claim": verdict.key, "what is claimed": verdict.claim.says, "verdict": f"**{verdict.word}**",
-            **{scheme: words.get(scheme) for scheme in report.request.schemes if scheme},
-        }  # fmt: skip
-
-
-def _claim_block(verdict: Verdict, report: Report) -> str:
-    name, _, rest = summary(verdict).partition(": ")
-    lines = details(verdict, report)
-    # four spaces for each level, because Python-Markdown takes two for none
-    items = (f"{2 * (len(line) - len(line.lstrip())) * ' '}* {line.strip()}" for line in lines)
-    return "\n".join([f"**{name}.** {rest}", "", *items])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from statistics import median
+from typing import NamedTuple
 
 from experiments.display.numbers import interval_text
 from experiments.failures.wording import joined, plural
@@ -65,36 +66,43 @@ def missing(report: Report) -> str:
     return f"{counted}; {SIGN} marks numbers that cover only some of the seeds." if uneven else f"{counted}."
 
 
-def summary(verdict: Verdict) -> str:
-    """A claim with its verdict in a line, and the reason if there is no verdict."""
-    return f"{verdict.key}, {verdict.word}: {verdict.claim.says}." + (
-        f" {_sentence(verdict.why)}" if verdict.why else ""
-    )
+def reason(verdict: Verdict) -> str:
+    """Why there is no verdict, as a sentence; empty if there is one."""
+    return f"{verdict.why[0].upper()}{verdict.why[1:]}." if verdict.why else ""
 
 
-def details(verdict: Verdict, report: Report) -> list[str]:
+class Detail(NamedTuple):
+    """A line below a claim."""
+
+    level: int  # of the lists in which it stands: one of level 1 explains the one of level 0 above it
+    text: str
+
+
+def details(verdict: Verdict, report: Report) -> list[Detail]:
     """The comparisons of a claim under each scheme of positions, the rows that are left out, and the published
     numbers.
     """
-    lines = []
+    unit = verdict.claim.paired_by
+    found = []
     for scheme, finding in verdict.findings.items():
+        level = 0
         if scheme:
-            lines.append(f"{scheme}: {finding.word}")
-        indent = "  " if scheme else ""
+            found.append(Detail(0, f"{scheme}: {finding.word}"))
+            level = 1
         for comparison in finding.comparisons:
-            unit = verdict.claim.paired_by
-            lines.append(f"{indent}{comparison_line(comparison, report, scheme, unit)}")
-            lines += [f"{indent}  step, which decides nothing: {_numbers(step, unit)}" for step in comparison.steps]
+            found.append(Detail(level, comparison_line(comparison, report, scheme, unit)))
+            steps = (f"step, which decides nothing: {_numbers(step, unit)}" for step in comparison.steps)
+            found += [Detail(level + 1, step) for step in steps]
         if needed := needs(verdict, scheme, report):
             aim = "to decide it" if finding.word in UNDECIDED else "to keep it with added seeds"
-            lines.append(f"{indent}{aim}: {needed}")
+            found.append(Detail(level, f"{aim}: {needed}"))
     if verdict.left_out:
-        lines.append(f"without the rows {', '.join(verdict.left_out)}, which this budget does not have")
+        found.append(Detail(0, f"without the rows {', '.join(verdict.left_out)}, which this budget does not have"))
     if said := ORIGINS.get(verdict.claim.origin):
-        lines.append(said)
+        found.append(Detail(0, said))
     if verdict.claim.published:
-        lines.append(f"published: {verdict.claim.published}")
-    return lines
+        found.append(Detail(0, f"published: {verdict.claim.published}"))
+    return found
 
 
 def comparison_line(comparison: AnyComparison, report: Report, scheme: str, unit: str) -> str:
@@ -228,7 +236,3 @@ def is_small(comparison: AnyComparison) -> bool:
     if isinstance(comparison, Exact) or comparison.relation != ">" or comparison.word() != "holds":
         return False
     return abs(comparison.mean or 0.0) < comparison.margin
-
-
-def _sentence(text: str) -> str:
-    return f"{text[0].upper()}{text[1:]}."

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("heads_table")
 
 def needed(found: Report) -> list[str]:
     (verdict,) = found.verdicts
-    return [text.partition(": ")[2] for text in details(verdict, found) if text.startswith("to decide it: ")]
+    return [text.partition(": ")[2] for _, text in details(verdict, found) if text.startswith("to decide it: ")]
 
 
 def test_a_claim_without_a_verdict_says_what_it_needs_on_its_machine_and_on_a_gpu():

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
+from experiments.tables.rendering.latex import latex
+from experiments.tables.rendering.markdown import markdown
+from experiments.tables.rendering.page import page
 from experiments.tables.rendering.render import claim_rows, render, write_all
+from experiments.tables.rendering.sentences import Detail
+from experiments.tables.rendering.text import as_text
 from tests.tables.known import LOSSES, made, uneven
 
 pytestmark = pytest.mark.usefixtures("heads_table")
@@ -56,11 +62,15 @@ def test_markdown_has_marks_verdicts_and_conditions():
         assert fact in text
 
 
-def test_the_comparisons_of_a_scheme_are_below_it_in_every_markdown(monkeypatch):
-    lines = ["rotary: holds", "  a < b: holds", "    step, which decides nothing: ..."]
-    monkeypatch.setattr("experiments.tables.rendering.render.details", lambda verdict, report: lines)
-    items = "* rotary: holds\n    * a < b: holds\n        * step, which decides nothing: ...\n"
-    assert items in render(made(), "markdown")
+def test_the_comparisons_of_a_scheme_are_below_it_in_every_format():
+    shown = page(made())
+    details = [Detail(0, "rotary: holds"), Detail(1, "a < b: holds"), Detail(2, "step: ..."), Detail(0, "a question")]
+    shown = replace(shown, claims=[replace(claim, details=details) for claim in shown.claims])
+    assert "* rotary: holds\n    * a < b: holds\n        * step: ...\n* a question\n" in markdown(shown)
+    assert "\n  rotary: holds\n    a < b: holds\n      step: ...\n  a question\n" in as_text(shown)
+    begin, end, item = r"\begin{itemize}", r"\end{itemize}", r"\item "
+    nested = [f"{item}rotary: holds", begin, f"{item}a $<$ b: holds", begin, f"{item}step: ...", end, end]
+    assert "\n".join([*nested, f"{item}a question", end, end]) in latex(shown)
 
 
 def test_the_verdicts_are_read_above_the_numbers():

@@ -47,7 +47,7 @@ def test_what_a_better_loss_costs_is_said_under_every_scheme_though_one_is_timed
 def test_a_difference_that_holds_below_the_margin_is_called_small():
     small = {("h16", seed): done(loss + 0.005 + 0.0001 * seed) for seed, loss in enumerate(LOSSES["h8"])}
     found = made(small)
-    (shown,) = [text for text in details(found.verdicts[0], found) if "h8 < h16" in text]
+    (shown,) = [text for _, text in details(found.verdicts[0], found) if "h8 < h16" in text]
     assert ": holds; the mean is less than the margin of 0.01" in shown
     assert "less than the margin" not in render(made(), "markdown")
 
