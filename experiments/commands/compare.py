@@ -109,7 +109,7 @@ def _merged(row: Row) -> Row:
     texts = {
         column: f"{readable(column, row[column])} +- {readable(column, row[column + DEVIATION])}"
         for column in row
-        if row.get(column + DEVIATION)
+        if row.get(column + DEVIATION) is not None
     }
     if row["difference"] is not None:
         low, high = row["difference_low"], row["difference_high"]

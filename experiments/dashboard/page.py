@@ -23,7 +23,7 @@ from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs, report
 from experiments.dashboard.searches import readable_searches
 from experiments.display.rows import Row
-from experiments.failures.wording import first_line
+from experiments.failures.wording import first_line, plural
 from experiments.files.digest import unsealed
 from experiments.files.disk import open_regular, written_at
 from experiments.files.durable import disk_errors
@@ -44,9 +44,9 @@ from experiments.statistics.evidence import standard_error
 ASSETS = Path(__file__).parent / "assets"
 TITLE = b"<title>attn: comparison of runs</title>"  # of page.html
 SCRIPTS = (
-    "numbers.js", "filter.js", "drawing.js", "export.js", "chart_reader.js", "chart.js", "facets.js", "forest.js",
-    "heatmap.js", "parallel.js", "table.js", "panels.js", "differences.js", "curves.js", "heads.js", "searches.js",
-    "paper_tables.js", "page.js",
+    "state.js", "numbers.js", "filter.js", "drawing.js", "export.js", "chart_reader.js", "chart.js", "facets.js",
+    "forest.js", "heatmap.js", "parallel.js", "table.js", "panels.js", "differences.js", "curves.js", "heads.js",
+    "searches.js", "paper_tables.js", "page.js",
 )  # fmt: skip
 
 # columns of a run on the page besides those of `attn compare`
@@ -94,11 +94,11 @@ def page_data(
         known = comparable(results, rows, settings)
         curves, points = _curves(known, results, index, say)
         heads = _readable_heads([result["folder"] for result in results], index, leave_out)
-        shown_heads = _fitting(heads, HEADS, notes, "The heads of {} more runs have no room here.")
+        shown_heads = _fitting(heads, HEADS, notes, "run", "the heads of ")
         tables = _readable_tables(runs / RENDERED, index, leave_out)
-        shown_tables = _fitting(tables, TABLES, notes, "{} more tables have no room here.")
+        shown_tables = _fitting(tables, TABLES, notes, "table")
         searches = readable_searches(runs, [str(result["run"]) for result in results], index, leave_out)
-        shown_searches = _fitting(searches, SEARCHES, notes, "{} more searches have no room here.")
+        shown_searches = _fitting(searches, SEARCHES, notes, "search")
     different = {column: len({str(row[column]) for row in rows}) for column in (*settings, *measures)}
     varying = [column for column in settings if column != "seed" and different[column] > 1]
     shared = [column for column in different if different[column] == 1]
@@ -272,10 +272,10 @@ def parse_saved(content: bytes) -> dict[str, Any]:
     return unsealed(from_json(content))
 
 
-def _fitting(items: Iterable[tuple[Any, Any]], room: int, notes: list[str], without: str) -> dict[Any, Any]:
+def _fitting(items: Iterable[tuple[Any, Any]], room: int, notes: list[str], noun: str, of: str = "") -> dict[Any, Any]:
     """The (key, value) pairs whose values, as JSON, fit into `room` bytes together.
 
-    notes: gets the line `without` about the number of the others, if there are any.
+    notes: gets a line on the number of the others, if there are any. noun, of: what they are in that line.
     """
     fitting, others = {}, 0
     for key, value in items:
@@ -286,7 +286,7 @@ def _fitting(items: Iterable[tuple[Any, Any]], room: int, notes: list[str], with
         else:
             others += 1
     if others:
-        notes.append(without.format(others))
+        notes.append(f"There is no room here for {of}{others} more {plural(noun, others)}.")
     return fitting
 
 

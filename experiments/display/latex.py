@@ -23,7 +23,7 @@ LONGEST_LINE = 30  # characters of a cell; a longer text has several lines
 
 def as_latex(rows: list[Row]) -> str:
     """Rows as a table, below a sentence about what all of them share."""
-    shared = shared_by(rows) if len(rows) > 1 else {}
+    shared = shared_by(rows)
     facts = ", ".join(f"{title(key)} {readable(key, value)}" for key, value in shared.items() if value is not None)
     said = [f"{tex(f'All rows: {facts}.')}\n"] if facts else []
     return "\n".join([NEEDS, *said, tabular(rows, [key for key in rows[0] if key not in shared])])
@@ -47,8 +47,8 @@ def tex(text: str) -> str:
         _formula(piece) if place % 2 else "".join(SPECIAL.get(each, each) for each in piece)
         for place, piece in enumerate(MATHEMATICS.split(text))
     )
-    # a symbol and its power are one formula
-    return pieces.replace("$$", "")
+    # a symbol and its power are one formula; a leading [ would begin an argument of what stands before it
+    return re.sub(r"^\[", "{[}", pieces.replace("$$", ""))
 
 
 def _formula(piece: str) -> str:

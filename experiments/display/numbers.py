@@ -36,14 +36,18 @@ def significant(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 100 else f"{value:.2f}"
 
 
-def interval_text(bounds: tuple[float, float] | None, digits: int = 3) -> str | None:
-    """An interval as text; None if it is infinite."""
-    return f"[{bounds[0]:+.{digits}f}, {bounds[1]:+.{digits}f}]" if bounds else None
+def rounded(value: float, sign: str = "", digits: int = 4) -> str:
+    """A number with some digits after the point, or in powers of ten if those would be 0.
+
+    sign: `+` for numbers that always have a sign.
+    """
+    return f"{value:{sign}.{digits}f}" if value == 0 or abs(value) >= 0.5 * 10**-digits else f"{value:{sign}.1e}"
 
 
-def difference_text(mean: float, bounds: tuple[float, float] | None) -> str:
-    """A mean difference with its interval."""
-    return f"{mean:+.4f} {interval_text(bounds) or '(no finite interval yet)'}"
+def difference_text(mean: float, bounds: tuple[float, float] | None, digits: int = 3) -> str:
+    """A mean difference with its interval; None for one that is infinite. digits: of the interval's ends."""
+    interval = ", ".join(rounded(bound, "+", digits) for bound in bounds or ())
+    return f"{rounded(mean, '+')} {f'[{interval}]' if bounds else '(no finite interval yet)'}"
 
 
 def number(value: float | None, form: str, after: str = "", before: str = "") -> str:

@@ -51,7 +51,7 @@ def as_markdown(rows: list[Row]) -> str:
         return ""
     keys = list(rows[0])
     rule = ["---:" if is_number_column(rows, key) else "---" for key in keys]
-    cells = ([readable(key, row[key]).replace("|", "\\|") for key in keys] for row in rows)
+    cells = ([" ".join(readable(key, row[key]).split("\n")).replace("|", "\\|") for key in keys] for row in rows)
     lines = [map(title, keys), rule, *cells]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -90,8 +90,8 @@ def is_number_column(rows: list[Row], key: str) -> bool:
 
 
 def shared_by(rows: list[Row]) -> Row:
-    """The columns in which all rows have the same value."""
-    return {key: value for key, value in rows[0].items() if all(row[key] == value for row in rows)}
+    """The columns in which several rows have the same value, which can be said once; none for a single row."""
+    return {key: value for key, value in rows[0].items() if len(rows) > 1 and all(row[key] == value for row in rows)}
 
 
 def title(key: str) -> str:
@@ -114,7 +114,8 @@ def _print_table(rows: list[Row], caption: str, console: Console) -> None:
     # too wide: what all rows share is said once, above, then the longest text goes under its row; at the worst a block
     shared = shared_by(rows)
     rest = [{key: row[key] for key in row if key not in shared} for row in rows]
-    console.print(_block(shared), "")
+    if shared:
+        console.print(_block(shared), "")
     table = _table(rest, caption, broken="_\n")
     if _fits(table, console):
         console.print(table)
@@ -126,7 +127,8 @@ def _print_table(rows: list[Row], caption: str, console: Console) -> None:
             return
     for row in rest:
         console.print(_block(row), "")
-    console.print(caption, end="")
+    if caption:
+        console.print(caption, markup=False, highlight=False)
 
 
 def _longest(rows: list[Row]) -> str | None:
@@ -178,9 +180,8 @@ def _texts(key: str, values: list[Any]) -> list[str]:
 def _table(rows: list[Row], caption: str, broken: str = "_", whole: bool = False) -> Table:
     """The table. `broken` replaces _ in the titles; `whole`: rows of one line, whatever they say, with narrow gaps."""
     gaps = (0, 1, 0, 0) if whole else (0, 1)
-    table = Table(
-        box=None, header_style="bold", caption=caption or None, caption_justify="left", pad_edge=False, padding=gaps
-    )
+    below = Text(caption) if caption else None
+    table = Table(box=None, header_style="bold", caption=below, caption_justify="left", pad_edge=False, padding=gaps)
     for key in rows[0] if rows else []:
         # sentences may take several lines; numbers, their intervals and names stay in one
         texts = [readable(key, row[key]) for row in rows]

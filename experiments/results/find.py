@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from fnmatch import fnmatchcase
-from operator import attrgetter
 from pathlib import Path
 
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 
+NUMBER = re.compile(r"(\d+)")
 KEPT_HEADS = "heads.json"  # in the folder of a smaller model that `attn heads` wrote, which is no run
 
 
@@ -55,8 +56,8 @@ def names_with_start(start: str, runs: Path) -> list[str]:
 
 
 def folders_in(runs: Path) -> list[Path]:
-    """What the folder of the runs contains, by name; not everything must be a run."""
-    return sorted(runs.iterdir(), key=attrgetter("name")) if runs.is_dir() else []
+    """What the folder of the runs contains, by name, where 6 heads come before 12; not everything must be a run."""
+    return sorted(runs.iterdir(), key=_in_order) if runs.is_dir() else []
 
 
 def find_run(name: str, runs: Path) -> Path:
@@ -72,6 +73,12 @@ def _with_starts(names: list[str]) -> list[str]:
     """The names, and their starts up to each `-`, because names are long and users type their start."""
     starts = ["-".join(name.split("-")[:count]) for name in names for count in range(1, name.count("-") + 1)]
     return list(dict.fromkeys([*names, *starts]))
+
+
+def _in_order(path: Path) -> list[str | int]:
+    """A key by which paths are sorted as people sort their names: parts that are numbers by their values."""
+    # every second part is a number
+    return [int(part) if place % 2 else part for place, part in enumerate(NUMBER.split(path.name))]
 
 
 def _is_run(folder: Path) -> bool:

@@ -76,7 +76,7 @@ def test_heads_without_room_are_left_out_and_it_is_said(make, measured, tmp_path
     monkeypatch.setattr(page, "HEADS", 2 * size)
     data = page_data([], tmp_path / "runs")
     assert list(data["heads"]) == [0, 1]
-    assert data["notes"][-1] == "The heads of 1 more runs have no room here."
+    assert data["notes"][-1] == "There is no room here for the heads of 1 more run."
 
 
 def test_a_table_of_heads_that_was_changed_is_left_out_and_named(make, measured, tmp_path):

@@ -6,6 +6,7 @@ import json
 import math
 from pathlib import Path
 from typing import get_args
+from urllib.parse import quote
 
 import pytest
 
@@ -21,10 +22,10 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def js():
-    """js("f", *arguments): call a function of numbers.js, filter.js or export.js."""
+    """js("f", *arguments): call a function of state.js, numbers.js, filter.js or export.js."""
     racer = pytest.importorskip("py_mini_racer", reason="mini-racer is not installed: pip install -e '.[test]'")
     context = racer.MiniRacer()
-    for name in ("numbers.js", "filter.js", "export.js"):
+    for name in ("state.js", "numbers.js", "filter.js", "export.js"):
         context.eval((ASSETS / name).read_text())
 
     def call(name: str, *arguments):
@@ -150,6 +151,14 @@ def test_numbers_are_filtered_in_the_units_of_the_page(js):
     assert js("completions", f"{column}=3", [column], rows) == [f"{column}=386.123"]
 
 
+def test_a_number_is_found_by_the_digits_that_the_page_shows(js):
+    rows = [{"name": "a", "perplexity": 82.1748}, {"name": "b", "perplexity": 90.5}, {"name": "c", "perplexity": None}]
+    test = f"parsedFilter('perplexity=82.2', ['perplexity'], {json.dumps(rows)}).test"
+    assert js.eval(f"{json.dumps(rows)}.filter({test}).map((row) => row.name).join(' ')") == "a"
+    found = js("parsedFilter", "perplexity=7", ["perplexity"], rows)
+    assert found["faults"] == ["perplexity is never 7: there are 82.1748, 90.5"]
+
+
 def test_words_of_which_no_row_has_all_are_said(js):
     found = js("parsedFilter", "multi heads=24", ["name", "heads", "loss"], ROWS)
     assert found["faults"] == ["nothing that is compared matches all terms"]
@@ -185,6 +194,42 @@ def test_short_parts_of_a_name_are_never_cut(js):
     assert "heads 6," in shown[0] and "heads 24," in shown[1] and shown[0].startswith("dynamic")
     # if nothing else helps, the middle of the whole
     assert len(js("cut", ", ".join(20 * ["heads 24"]), 44)) == 44
+
+
+@pytest.mark.parametrize(
+    ("cell", "written"),
+    [("=1+1", "'=1+1"), ('=LINK("a","b")', '"\'=LINK(""a"",""b"")"'), ("a\rb", '"a\rb"'), ("-0.1", "-0.1")],
+)
+def test_no_spreadsheet_takes_a_cell_for_a_formula(js, cell, written):
+    assert js("csvCell", cell) == written
+
+
+def test_a_cell_of_several_lines_is_one_line_in_markdown(js):
+    table = {"lines": [["name"], ["a |\n b"]], "units": [""], "numeric": [False], "notes": []}
+    assert js("tableText", table, "md").splitlines()[2] == "| a \\| b |"
+
+
+def test_the_address_keeps_every_choice(js):
+    defaults = js("chosenIn", "")
+    texts = {key: "some" for key, value in defaults.items() if value is None and key != "columns"}
+    changed = (
+        defaults | texts | {"columns": ["loss"], "smooth": 0.5, "zoom": {"curves": {"x": [1, 2]}}, "hidden": ["a"]}
+    )
+    assert {"search", "objective", "against", "chosen"} <= set(texts)
+    assert js("chosenIn", quote(json.dumps(changed))) == changed
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(quote(json.dumps({key: value})) for key, values in {
+            "open": [{}, "a", None], "columns": [5, {}], "zoom": [[], 1], "rows": ["1"], "search": [1], "unknown": [1]
+        }.items() for value in values),
+        "%7B%22rows", "%", "null", "[1]",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_a_choice_is_left_out_of_an_address(js, text):
+    assert js("chosenIn", text) == js("chosenIn", "")
 
 
 def test_tables_as_text(js):

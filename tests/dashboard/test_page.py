@@ -102,7 +102,7 @@ def test_tables_without_room_are_left_out_and_it_is_said(make, table, tmp_path, 
     assert {each["name"] for each in whole["tables"]} == {"one", "two", "three"} and len(whole["notes"]) == 1
     monkeypatch.setattr(page, "TABLES", len(json.dumps(whole["tables"][0])) + 10)
     data = page_data([], tmp_path / "runs")
-    assert len(data["tables"]) == 1 and data["notes"][-1] == "2 more tables have no room here."
+    assert len(data["tables"]) == 1 and data["notes"][-1] == "There is no room here for 2 more tables."
 
 
 def test_names_are_data_and_no_tags(make, tmp_path):

@@ -80,7 +80,7 @@ def test_journals_that_cannot_be_read_and_searches_without_room_are_named(search
     one = page_data([], runs)["searches"]["search-1"]
     monkeypatch.setattr(page, "SEARCHES", len(json.dumps(one)))
     data = page_data([], runs)
-    assert list(data["searches"]) == ["search-1"] and data["notes"][-1] == "1 more searches have no room here."
+    assert list(data["searches"]) == ["search-1"] and data["notes"][-1] == "There is no room here for 1 more search."
     (runs / "sweeps" / "search-1" / JOURNAL).write_text("{}\n")
     (runs / "sweeps" / "search-2" / JOURNAL).write_text("")
     capsys.readouterr()

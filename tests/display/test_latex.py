@@ -20,6 +20,7 @@ from tests.fixtures.record import small_result
         ("drawn d_k^-0.5 as large", "drawn $d_k^{-0.5}$ as large"),
         ("-0.03 [-0.05, +0.01]", "$-$0.03 [$-$0.05, +0.01]"),
         ("no W_q, d >= n - 1, 1 - 1/h", r"no $W_q$, d $\geq$ n $-$ 1, 1 $-$ 1/h"),
+        ("[0.9, 1] and [2]", "{[}0.9, 1] and [2]"),
         ("4.6e-16 is noise", r"4.6$\times 10^{-16}$ is noise"),
         ("seeds 0-3, h_vx, -, a^b", r"seeds 0-3, h\_vx, -, a\^{}b"),
     ],

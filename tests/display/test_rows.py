@@ -7,7 +7,7 @@ import math
 import pytest
 from rich.console import Console
 
-from experiments.display.rows import readable, show
+from experiments.display.rows import as_markdown, readable, show
 
 
 @pytest.mark.parametrize("width", [40, 60, 70, 80, 100, 120])
@@ -83,3 +83,17 @@ def test_a_pipe_gets_every_row_on_a_line_and_a_terminal_the_first(monkeypatch):
     show(rows, "table", console=terminal)
     assert "run-1" in terminal.file.getvalue() and "run-2" not in terminal.file.getvalue()
     assert "the first 2 of 3 rows; a pipe or --format csv has all" in " ".join(terminal.file.getvalue().split())
+
+
+def test_a_caption_stands_below_every_form_as_it_is_written():
+    row = {"configuration": "talking heads", "tokens_per_second": 8000, "peak_memory_bytes": 10**8}
+    for rows in ([row], [row, row | {"tokens_per_second": 9000}]):
+        for width in (20, 200):
+            console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+            show(rows, "table", caption="16 [cells]", console=console)
+            text = console.file.getvalue()
+            assert text.split()[-2:] == ["16", "[cells]"] and text.endswith("\n")
+
+
+def test_a_text_of_several_lines_stays_in_its_row_of_markdown():
+    assert as_markdown([{"text": "a |\nb"}]).splitlines()[2] == "| a \\| b |"

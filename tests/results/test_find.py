@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiments.failures.failure import Mistake
-from experiments.results.find import find_run, find_runs, is_name
+from experiments.results.find import find_run, find_runs, folders_in, is_name
 
 
 @pytest.fixture
@@ -66,3 +66,10 @@ def test_a_model_without_some_of_its_heads_is_no_run(runs):
             find_run(name, runs)
     with pytest.raises(Mistake, match="there is no run"):
         find_run(f"{smaller}"[:-1], runs)
+
+
+def test_runs_are_listed_as_people_sort_their_names(tmp_path):
+    names = ["multi_head-h6-s2", "multi_head-h6-s10", "multi_head-h12-s0", "talking_heads-h6-s0", "wandb"]
+    for name in sorted(names):
+        (tmp_path / name).mkdir()
+    assert [folder.name for folder in folders_in(tmp_path)] == names

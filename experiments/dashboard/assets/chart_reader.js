@@ -52,6 +52,7 @@ class ChartReader {
   }
 
   key(event) {
+    if (isForBrowser(event)) return;
     const steps = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
     const acts = {
       "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.chart.range(null),

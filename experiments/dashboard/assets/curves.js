@@ -31,17 +31,16 @@ function differenceCurve(row, baseline) {
     .filter(([, other]) => other);
   const curves = pairs.map((pair) => pair.map((run) => curveOf(run, "validation")));
   if (!curves.length || curves.some((pair) => pair.some((curve) => !curve?.step))) return {};
-  const at = (curve, step) => curve.loss[curve.step.indexOf(step)];
+  const at = (curve, column, step) => curve[column]?.[curve.step.indexOf(step)];
   const steps = curves[0][0].step.filter((step) =>
-    curves.every((pair) => pair.every((curve) => isNumber(at(curve, step)))),
+    curves.every((pair) => pair.every((curve) => isNumber(at(curve, "loss", step)))),
   );
-  const mean = (step) => curves.reduce((sum, [own, other]) => sum + at(own, step) - at(other, step), 0) / curves.length;
-  const places = steps.map((step) => curves[0][0].step.indexOf(step));
+  const mean = (of) => steps.map((step) => curves.reduce((sum, pair) => sum + of(pair, step), 0) / curves.length);
   return {
     step: steps,
-    loss: steps.map(mean),
-    tokens: places.map((place) => curves[0][0].tokens?.[place]),
-    seconds: places.map((place) => curves[0][0].seconds?.[place]),
+    loss: mean(([own, other], step) => at(own, "loss", step) - at(other, "loss", step)),
+    tokens: mean(([own], step) => at(own, "tokens", step)),
+    seconds: mean(([own], step) => at(own, "seconds", step)),
   };
 }
 

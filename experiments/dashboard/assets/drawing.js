@@ -35,6 +35,9 @@ function html(name, attributes = {}, ...children) {
   return element;
 }
 
+/** Whether a key is for the browser, which zooms the page and goes back by such keys. */
+const isForBrowser = (event) => event.ctrlKey || event.metaKey || event.altKey;
+
 /** The size of the letters of a picture in pixels; the style sheet has larger ones for wide screens. */
 const fontSize = (picture) => parseFloat(getComputedStyle(picture).fontSize);
 

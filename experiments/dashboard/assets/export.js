@@ -22,7 +22,7 @@ function tableText({ lines, units, numeric, notes }, format) {
   const [titles, ...rest] = lines;
   const note = notes.map((each) => `\n${each}\n`).join("");
   if (format === "md") {
-    const line = (cells) => `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |\n`;
+    const line = (cells) => `| ${cells.map((cell) => cell.replace(/\s*\n\s*/g, " ").replaceAll("|", "\\|")).join(" | ")} |\n`;
     const head = line(titles.map((each, place) => (units[place] ? `${each} (${units[place]})` : each)));
     return head + line(numeric.map((is) => (is ? "---:" : "---"))) + rest.map(line).join("") + note;
   }
@@ -37,13 +37,16 @@ function tableText({ lines, units, numeric, notes }, format) {
 }
 
 // a spreadsheet would take text that begins like a formula for one
-const csvCell = (cell) =>
-  /[",\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : /^[=@]/.test(cell) ? `'${cell}` : cell;
+const guarded = (cell) => (/^[=@]/.test(cell) ? `'${cell}` : cell);
+const quoted = (cell) => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
+const csvCell = (cell) => quoted(guarded(cell));
 const TEX = {
   "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "$<$", ">": "$>$", "\u00b1": "$\\pm$",
   "\u2212": "$-$", "\u2013": "--", "\u2026": "\\dots{}",
 }; // prettier-ignore
-const texCell = (cell) => cell.replace(/[\\~^<>\u00b1\u2212\u2013\u2026&%$#_{}]/g, (sign) => TEX[sign] ?? `\\${sign}`);
+// a leading [ would begin an argument of what stands before it
+const texCell = (cell) =>
+  cell.replace(/[\\~^<>\u00b1\u2212\u2013\u2026&%$#_{}]/g, (sign) => TEX[sign] ?? `\\${sign}`).replace(/^\[/, "{[}");
 
 /** A picture of the page as a file of its own: its colours are written into it, as no style sheet goes with it. */
 function pictureText(surface) {

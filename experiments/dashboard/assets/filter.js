@@ -57,12 +57,16 @@ function inUnit(row, column) {
   return isNumber(value) && column in SCALES ? Number((value * SCALES[column]).toPrecision(6)) : value;
 }
 
+const isKnown = (value) => value !== undefined && value !== null;
+
 function isOneOf(column, value, rows, say) {
   const wanted = (value.match(VALUE) ?? []).map((one) => one.replaceAll('"', "")).filter(Boolean);
-  const matches = (row, one) => Number(one) === inUnit(row, column) || pattern(one).test(String(inUnit(row, column)));
+  // as it is, or with the digits that the page shows
+  const matches = (row, one) =>
+    Number(one) === inUnit(row, column) || [String(inUnit(row, column)), shown(row[column], column)].some((text) => pattern(one).test(text));
   for (const one of wanted) {
     say((row) => matches(row, one), `${column}=${one}`, () => {
-      const known = [...new Set(sortedBy(rows, column).map((row) => inUnit(row, column)))];
+      const known = [...new Set(sortedBy(rows, column).map((row) => inUnit(row, column)))].filter(isKnown);
       return `${column} is never ${one}${known.length <= 8 ? `: there are ${known.join(", ")}` : ""}`;
     });
   }
@@ -103,7 +107,7 @@ function completions(text, columns, rows) {
   const column = key.replace(/^!/, "");
   const ends = sign
     ? [...new Set(rows.map((row) => inUnit(row, column)))]
-        .filter((each) => each !== undefined && each !== null)
+        .filter(isKnown)
         .map((each) => `${key}${sign}${/[\s,]/.test(each) ? `"${each}"` : each}`)
     : columns.map((each) => `${last.startsWith("!") ? "!" : ""}${each}=`);
   const typed = sign ? `${key}${sign}${value}` : last;

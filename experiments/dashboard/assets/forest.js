@@ -187,6 +187,7 @@ class Forest {
     group.addEventListener("blur", hide);
     group.addEventListener("click", () => this.onSelect(row.key));
     group.addEventListener("keydown", (event) => {
+      if (isForBrowser(event)) return;
       const next = { ArrowDown: group.nextElementSibling, ArrowUp: group.previousElementSibling }[event.key];
       if (next?.classList.contains("row")) next.focus();
       else if (event.key === "Enter") this.onSelect(row.key);

@@ -94,7 +94,7 @@ class HeatMap {
 
   key(event) {
     const steps = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
-    if (!(event.key in steps) || !this.cells?.length) return;
+    if (isForBrowser(event) || !(event.key in steps) || !this.cells?.length) return;
     const [down, right] = steps[event.key];
     const from = this.focus;
     const at = (cell) => !from || (cell.tile === from.tile && cell.row === from.row + down && cell.column === from.column + right);

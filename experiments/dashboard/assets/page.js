@@ -30,18 +30,7 @@ const columns = ["name", ...data.settings, ...data.measures];
 const GROUPS = 20; // the most that the legend names
 const HANDS = 5000; // milliseconds after a touch during which the page doesn't load itself again
 
-const state = {
-  comparison: 0, baseline: null, rest: false, by: "variant", lines: "means", x: "tokens", y: "validation loss", logx: false,
-  logy: false, smooth: 0, zoom: {}, hidden: [], ranges: {}, filter: "", sort: "loss", columns: null, pinned: [], open: [], rows: ROWS,
-  measure: "entropy", attention: null, chosen: null, run: null, theme: null, paused: false, unfolded: {},
-}; // prettier-ignore
-try {
-  // of an address that was edited, what cannot be a value is left out
-  for (const [key, value] of Object.entries(JSON.parse(decodeURIComponent(location.hash.slice(1)) || "{}")))
-    if (state[key] === null || (value !== null && typeof value === typeof state[key])) state[key] = value;
-} catch {
-  // an address that was cut short shows the page as it is by default
-}
+const state = chosenIn(location.hash.slice(1));
 if (!data.comparisons[state.comparison]) state.comparison = 0;
 
 const comparison = () => data.comparisons[state.comparison];
@@ -216,7 +205,7 @@ function choices(key, options) {
     // another axis has no use for the range of the one before, another key for the groups hidden
     const zoom =
       key === "comparison"
-        ? { zoom: {} }
+        ? { zoom: {}, ranges: {} }
         : key === "x" || key === "y"
           ? unzoomed("curves")
           : {};
@@ -277,6 +266,7 @@ function start() {
       save(`runs.${format}`, new Blob([text], { type: "text/plain" }));
     });
   document.addEventListener("keydown", (event) => {
+    if (isForBrowser(event)) return;
     const typing = ["INPUT", "SELECT"].includes(document.activeElement?.tagName);
     if (event.key === "Escape") clear();
     else if (!typing && event.key === "/") byId("filter").focus();
@@ -292,7 +282,14 @@ function start() {
   foldable(document.querySelector(".choice"), "columns");
   drawPaperTables();
   watch();
-  draw();
+  try {
+    draw();
+  } catch (error) {
+    // an address that was edited may ask for what cannot be drawn
+    if (!location.hash) throw error;
+    history.replaceState(null, "", location.pathname + location.search);
+    location.reload();
+  }
 }
 
 function listenToFilter() {

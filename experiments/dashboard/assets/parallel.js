@@ -1,8 +1,12 @@
-// Parallel coordinates: an axis a column, a line a configuration. A range dragged on an axis keeps those inside it.
+// Parallel coordinates: an axis a column, a line a configuration. A range dragged on an axis keeps those inside it: a list
+// of values on an axis of values, the two ends on an axis of measured numbers.
 "use strict";
 
 const STOPS = 4; // parts of a measured axis that the arrow keys choose
 const AXIS = { top: 44, bottom: 20, side: 70, reach: 22, height: 320, letters: 10 };
+
+/** From half a place before the first of some places to half a place after the last. */
+const around = (places) => places.length && [Math.min(...places) - 0.5, Math.max(...places) + 0.5];
 
 class Parallel {
   /** onRange(column, [low, high] or null) is told of a chosen range, onSelect(run) of a clicked line. */
@@ -45,17 +49,29 @@ class Parallel {
         [...new Set(known)].map((value) => ({ value })),
         "value",
       ).map(({ value }) => value);
-      const scale = new Scale([-0.3, values.length - 0.7], ends, false);
-      const stops = values.map((_, place) => [place - 0.5, place + 0.5]);
       const places = new Map(values.map((value, place) => [value, place]));
-      return { column, at, scale, values, stops, place: (row) => places.get(row[column]) ?? -1 };
+      return {
+        column, at, values, scale: new Scale([-0.3, values.length - 0.7], ends, false), stops: values.map((value) => [value]),
+        place: (row) => places.get(row[column]) ?? -1,
+        range: ([low, high]) => values.filter((_, place) => place >= low && place <= high),
+        ends: (range) => around(range.map((value) => places.get(value)).filter(isNumber)),
+        keeps: (row, range) => range.includes(row[column]),
+        said: (range) => range.map((value) => shown(value, column)).join(", "),
+      }; // prettier-ignore
     }
     const [low, high] = extent(known, false);
     const stops = Array.from({ length: STOPS }, (_, part) => [
       low + ((high - low) * part) / STOPS,
       low + ((high - low) * (part + 1)) / STOPS,
     ]);
-    return { column, at, scale: new Scale([low, high], ends, false), stops, place: (row) => row[column] };
+    return {
+      column, at, stops, scale: new Scale([low, high], ends, false),
+      place: (row) => row[column],
+      range: (chosen) => chosen,
+      ends: (range) => range,
+      keeps: (row, range) => isNumber(row[column]) && row[column] >= range[0] && row[column] <= range[1],
+      said: (range) => `${range.map((end) => shown(end, column)).join(" to ")} ${unit(column)}`.trim(),
+    }; // prettier-ignore
   }
 
   line(row) {
@@ -94,15 +110,17 @@ class Parallel {
       role: "slider",
       "aria-label": `${title(column)}: up and down choose a range, Escape all`,
     });
-    group.setAttribute("aria-valuetext", JSON.stringify(this.what.ranges[column] ?? "all"));
-    group.setAttribute("aria-valuenow", 0);
+    const range = this.what.ranges[column];
+    const ends = range && axis.ends(range);
+    const values = { valuemin: scale.low, valuemax: scale.high, valuenow: ends?.[0] ?? scale.low };
+    for (const [name, value] of Object.entries(values)) group.setAttribute(`aria-${name}`, value);
+    group.setAttribute("aria-valuetext", range ? axis.said(range) : "all");
     group.append(
       svg("rect", { class: "grip", x: at - AXIS.reach, y: top - 8, width: 2 * AXIS.reach, height: bottom - top + 16 }),
     );
     group.append(svg("line", { x1: at, x2: at, y1: top, y2: bottom }));
-    const range = this.what.ranges[column];
-    if (range) {
-      const [y1, y2] = [scale.pixel(Math.min(range[1], scale.high)), scale.pixel(Math.max(range[0], scale.low))];
+    if (ends) {
+      const [y1, y2] = [scale.pixel(Math.min(ends[1], scale.high)), scale.pixel(Math.max(ends[0], scale.low))];
       group.append(svg("rect", { class: "range", x: at - 6, y: y1, width: 12, height: Math.max(2, y2 - y1) }));
     }
     const name = svg("text", { class: "title", x: at, y: 16, "text-anchor": "middle" }, title(column));
@@ -119,7 +137,7 @@ class Parallel {
     return group;
   }
 
-  listen(group, { column, scale, stops }) {
+  listen(group, { column, scale, stops, range }) {
     let start = null;
     const height = (event) => event.clientY - this.surface.getBoundingClientRect().top;
     const within = (pixel) => Math.max(scale.low, Math.min(scale.high, scale.value(pixel)));
@@ -130,11 +148,12 @@ class Parallel {
     group.addEventListener("pointerup", (event) => {
       const end = height(event);
       if (start === null) return;
-      const range = [within(Math.max(start, end)), within(Math.min(start, end))];
-      this.choose(column, Math.abs(end - start) > 4 ? range : null);
+      const chosen = range([within(Math.max(start, end)), within(Math.min(start, end))]);
+      this.choose(column, Math.abs(end - start) > 4 && chosen.length ? chosen : null);
       start = null;
     });
     group.addEventListener("keydown", (event) => {
+      if (isForBrowser(event)) return;
       const now = stops.findIndex(([low]) => low === this.what.ranges[column]?.[0]);
       if (event.key === "ArrowUp") this.choose(column, stops[Math.min(stops.length - 1, now + 1)]);
       else if (event.key === "ArrowDown") this.choose(column, stops[now < 0 ? stops.length - 1 : Math.max(0, now - 1)]);
@@ -149,8 +168,7 @@ class Parallel {
   keeps(row, ranges) {
     return (this.axes ?? []).every((axis) => {
       const range = ranges[axis.column];
-      const value = axis.place(row);
-      return !range || (isNumber(value) && value !== -1 && value >= range[0] && value <= range[1]);
+      return !range || axis.keeps(row, range);
     });
   }
 

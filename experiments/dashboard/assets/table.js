@@ -1,7 +1,6 @@
 // The table of configurations: sorted by any column, their seeds folded out, a hundred rows at a time.
 "use strict";
 
-const ROWS = 100;
 const NAME = 60; // letters of a name
 
 /** The parts of a text that may stand in lines of their own: a long name breaks after an underscore. */

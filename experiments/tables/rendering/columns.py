@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from experiments.display.numbers import difference_text
+from experiments.display.numbers import difference_text, rounded
 from experiments.display.rows import Row
 from experiments.tables.partial import SIGN
 from experiments.tables.report import Line, Report
@@ -52,8 +52,8 @@ def _mean(line: Line, score: str) -> str | None:
     mean, error = line[score], line["standard_error"]
     if mean is None:
         return None
-    spread = f" +- {error:.4f}" if error is not None else ""
-    return f"{mean:.4f}{spread}" + (f" {SIGN}" if line["of_seeds"] else "")
+    spread = f" +- {rounded(error)}" if error is not None else ""
+    return f"{rounded(mean)}{spread}" + (f" {SIGN}" if line["of_seeds"] else "")
 
 
 def _difference(line: Line) -> str | None:

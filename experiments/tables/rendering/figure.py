@@ -155,7 +155,7 @@ def _draw_differences(axes: Axes, report: Report, compared: Sequence[_Drawn]) ->
     """A forest plot: the mean paired difference and 95% interval of every comparison below its claim, with the margin
     shaded, and more lightly that of trends.
 
-    A printed difference in the same unit is a diamond beside ours. One in another unit stands in words at the right.
+    A printed difference stands in words at the right. One in the same unit is also a diamond beside ours.
     """
     budget = report.request.budget
     for margin in filter(None, (budget.margin, budget.trend_margin)):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from statistics import median
 from typing import NamedTuple
 
-from experiments.display.numbers import interval_text
+from experiments.display.numbers import difference_text
 from experiments.failures.wording import joined, plural
 from experiments.statistics.comparison import AnyComparison, Compared, Exact
 from experiments.tables.definition.published import MARKS
@@ -191,9 +191,9 @@ def meaning_of_differences(report: Report) -> list[str]:
 def _numbers(comparison: AnyComparison, unit: str) -> str:
     if comparison.mean is None:
         return f"{comparison.sentence}: no pair"
-    interval = interval_text(comparison.interval, digits=4) or "no finite interval yet"
     count = len(comparison.values)
-    return f"{comparison.sentence}: {comparison.mean:+.4f} {interval}, {count} {plural(unit, count)}"
+    difference = difference_text(comparison.mean, comparison.interval, digits=4)
+    return f"{comparison.sentence}: {difference}, {count} {plural(unit, count)}"
 
 
 def _advantages(comparison: AnyComparison, report: Report, scheme: str) -> Iterator[str]:
