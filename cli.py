@@ -453,11 +453,11 @@ def table(
         # without a table, the first of the overrides stands in its place
         overrides, name = [*_settings([name]), *(overrides or [])], None
     without_name = COSTS_OF_TABLES if dry_run else LIST_OF_TABLES
-    check_read(TABLE, _given(ctx), without_name if name is None else None)
+    # the flags that ask for a mode are used for nothing else
+    mode = check_read(TABLE, _given(ctx), without_name if name is None else None)
     options = TableOptions(
-        budget=budget, claims=claim or [], seeds=seeds, plan=plan, until_resolved=until_resolved, hours=hours,
-        tune=tune, workers=parse_workers(workers), dry_run=dry_run, render_only=render_only, published=published,
-        runs=runs, format=format, out=out, wandb=wandb,
+        mode=mode, budget=budget, claims=claim or [], seeds=seeds, plan=plan, hours=hours,
+        workers=parse_workers(workers), published=published, runs=runs, format=format, out=out, wandb=wandb,
     )  # fmt: skip
     raise typer.Exit(show_table(name, overrides or [], options))
 

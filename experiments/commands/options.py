@@ -25,7 +25,7 @@ TableFormat = Literal["table", "markdown", "csv", "latex"]
 BenchScope = Literal["attention", "step", "answer"]
 
 _SHOWN = "--budget --claim --published --runs --format --out --wandb"
-LIST_OF_TABLES, COSTS_OF_TABLES = "attn table without NAME", "--dry-run without NAME"
+LIST_OF_TABLES, COSTS_OF_TABLES, TRAINING = "attn table without NAME", "--dry-run without NAME", "training"
 TABLE: Modes = {
     LIST_OF_TABLES: "--format",
     COSTS_OF_TABLES: "--dry-run --runs --format",
@@ -35,7 +35,7 @@ TABLE: Modes = {
     "--tune": "--budget --seeds --workers --runs",
     "--render-only": f"--seeds {_SHOWN}",
     "--until-resolved": f"--hours --workers {_SHOWN}",
-    "training": f"--seeds --workers {_SHOWN}",
+    TRAINING: f"--seeds --workers {_SHOWN}",
 }
 DASHBOARD: Modes = {
     "--wandb": "--runs --project",
@@ -52,16 +52,13 @@ BENCH: Modes = {
 class TableOptions:
     """The options of `attn table`."""
 
+    mode: str = TRAINING  # of TABLE
     budget: str = "nano"
     claims: Sequence[str] = ()  # empty: all of the budget
     seeds: str | None = None  # None: those of the budget, and all that have begun
     plan: int | None = None  # number of seeds to plan
-    until_resolved: bool = False
     hours: float | None = None  # None: without a limit
-    tune: bool = False
     workers: Workers = AUTO
-    dry_run: bool = False
-    render_only: bool = False
     published: Path | None = None
     runs: Path = RUNS
     format: TableFormat = "table"

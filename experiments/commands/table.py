@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from experiments.commands.options import TableOptions
+from experiments.commands.options import COSTS_OF_TABLES, TableOptions
 from experiments.config.grid import LIMIT
 from experiments.display.rows import show
 from experiments.failures.exit_code import ExitCode
@@ -39,47 +39,49 @@ if TYPE_CHECKING:
 def show_table(name: str | None, overrides: Sequence[str], options: TableOptions) -> ExitCode:
     """List the tables, or make and print one; returns the exit code. Raises Mistake, DataError, RunFolderError."""
     progress = Console(stderr=True)
-    if options.format == "latex" and (name is None or options.dry_run):
+    if options.format == "latex" and (name is None or options.mode == "--dry-run"):
         raise Mistake("--format latex: a list is printed as table, markdown or csv")
     if name is None:
-        if overrides and not options.dry_run:
+        with_costs = options.mode == COSTS_OF_TABLES
+        if overrides and not with_costs:
             raise Mistake("which table?", "attn table PAPER/NAME; `attn table` lists all tables")
-        rows, caption = costs.table_costs(overrides, options.runs, progress) if options.dry_run else costs.list_tables()
+        rows, caption = costs.table_costs(overrides, options.runs, progress) if with_costs else costs.list_tables()
         show(rows, options.format, caption=caption)
         return ExitCode.DONE
     request = request_of(name, overrides, options)
     published = published_of(request)
     source = source_of(request)
-    if not (options.tune or options.render_only):
-        from experiments.tables.conditions import untuned_families
-
-        for line in untuned_families(request):
-            print(line, file=sys.stderr)
-    if options.dry_run:
-        source.check()
-        rows, caption = costs.cell_costs(request, source, progress, options.workers)
-        show(rows, options.format, caption=caption)
-        return ExitCode.DONE
-    if options.plan is not None:
-        from experiments.tables.seed_plan import make_plan
-
-        # without it, the verdict would fail after the training
-        check_installed("tables", "--plan", "scipy")
-        source.check()
-        print(make_plan(request, source, options.plan))
-        return ExitCode.DONE
     try:
-        if options.tune:
-            from experiments.tables.tuning import as_yaml, tune
+        if options.mode not in ("--tune", "--render-only"):
+            from experiments.tables.conditions import untuned_families
 
-            print(as_yaml(tune(request, progress, options.workers)), end="")
-            return ExitCode.DONE
-        report = _make(request, source, published, options, progress)
+            for line in untuned_families(request):
+                print(line, file=sys.stderr)
+            source.check()
+        match options.mode:
+            case "--dry-run":
+                rows, caption = costs.cell_costs(request, source, progress, options.workers)
+                show(rows, options.format, caption=caption)
+            case "--plan":
+                from experiments.tables.seed_plan import make_plan
+
+                # without it, the verdict would fail after the training
+                check_installed("tables", "--plan", "scipy")
+                assert options.plan is not None
+                print(make_plan(request, source, options.plan))
+            case "--tune":
+                from experiments.tables.tuning import as_yaml, tune
+
+                print(as_yaml(tune(request, progress, options.workers)), end="")
+            case _:
+                report = _make(request, source, published, options, progress)
+                _show(report, options)
+                if not report.is_complete and options.mode != "--render-only":
+                    return ExitCode.SWEEP_FAILED
     except Interrupted as interrupted:
         print(f"{interrupted}; the same command continues", file=sys.stderr)
         return interrupted.exit_code
-    _show(report, options)
-    return ExitCode.DONE if report.is_complete or options.render_only else ExitCode.SWEEP_FAILED
+    return ExitCode.DONE
 
 
 def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Request:
@@ -94,7 +96,7 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
         name, table, options.budget, seeds, overrides, options.runs, options.published, options.seeds is not None,
         options.claims,
     )  # fmt: skip
-    if options.until_resolved and request.is_untuned:
+    if options.mode == "--until-resolved" and request.is_untuned:
         raise Mistake(
             f"--until-resolved: the scores of {name} could decide no claim, because no learning rate was tuned",
             f"{request.tuning_command()} finds the rates",
@@ -154,11 +156,10 @@ def _make(
     def report(outcomes: Outcomes, times: StepTimes = recorded) -> Report:
         return _report(request, source, outcomes, published, times, differences)
 
-    if options.render_only:
+    if options.mode == "--render-only":
         return report(Outcomes(source))
-    source.check()
     cells = source.cells(request.seeds)
-    if options.until_resolved:
+    if options.mode == "--until-resolved":
         hours = float("inf") if options.hours is None else options.hours
         until_resolved(request, source, report, hours, options.workers, progress)
     else:

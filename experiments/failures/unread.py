@@ -16,8 +16,8 @@ Given = Mapping[str, object]  # the options on a command line with their values;
 Modes = Mapping[str, str]  # the options that each mode reads, besides the one that asks for it
 
 
-def check_read(modes: Modes, given: Given, mode: str | None = None) -> None:
-    """Raises Mistake for an option that is given and that the mode does not read.
+def check_read(modes: Modes, given: Given, mode: str | None = None) -> str:
+    """Returns the mode that is asked for. Raises Mistake for an option that is given and that it does not read.
 
     mode: None for the first one whose option is given; if none is, the last one.
     """
@@ -32,6 +32,7 @@ def check_read(modes: Modes, given: Given, mode: str | None = None) -> None:
         readers = [each for each in modes if option in modes[each].split()]
         others = f"; {joined(readers)} {'does' if len(readers) == 1 else 'do'}" if readers else ""
         raise Mistake(f"{typed}: {mode} does not use it{others}")
+    return mode
 
 
 class Unread(NamedTuple):

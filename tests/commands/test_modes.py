@@ -129,8 +129,8 @@ def test_the_help_shows_the_defaults(attn, command, default):
     assert f"[default: {default}]" in attn(command, "--help").stdout
 
 
-def test_a_default_that_was_not_typed_is_handed_on(attn, handed):
+def test_the_mode_and_defaults_that_were_not_typed_are_handed_on(attn, handed):
     assert attn("table", NAME, "--plan", "4").returncode == attn("bench", "--scope", "answer").returncode == 0
     (_, _, of_table, _), (_, of_bench, *_) = handed
-    assert (of_table.budget, of_table.format, of_table.workers) == ("nano", "table", "auto")
+    assert (of_table.mode, of_table.budget, of_table.format, of_table.workers) == ("--plan", "nano", "table", "auto")
     assert (of_bench.rounds, of_bench.seeds, of_bench.difference) == (7, 4, 0.02)

@@ -17,7 +17,7 @@ from rich.console import Console
 from experiments.bench import rounds
 from experiments.bench.rounds import Timing
 from experiments.bench.worker import Turn
-from experiments.commands.options import TableOptions
+from experiments.commands.options import COSTS_OF_TABLES, TableOptions
 from experiments.commands.table import seeds_of, show_table
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
@@ -368,7 +368,7 @@ def test_the_settings_of_the_budget_paper_are_composed_once_for_all_reports(tmp_
             report(Outcomes(source))
 
     monkeypatch.setattr(until_resolved, "until_resolved", thrice)
-    assert show_table(TABLE, [], TableOptions(until_resolved=True, runs=tmp_path)) == ExitCode.SWEEP_FAILED
+    assert show_table(TABLE, [], TableOptions(mode="--until-resolved", runs=tmp_path)) == ExitCode.SWEEP_FAILED
     assert len(composed) == 1 and "set-up (at --budget paper): " in capsys.readouterr().out
 
 
@@ -538,7 +538,7 @@ def test_the_list_names_every_table_and_what_it_costs(capsys, monkeypatch, tmp_p
 
     monkeypatch.setattr(costs, "source_of", lambda request, rows: Cheap())
     monkeypatch.setenv("ATTN_CACHE", str(tmp_path))
-    assert show_table(None, [], TableOptions(format="csv", dry_run=True)) == 0
+    assert show_table(None, [], TableOptions(mode=COSTS_OF_TABLES, format="csv")) == 0
     rows = rows_of(capsys.readouterr().out, "table")
     assert set(rows) == set(costs.names())
     assert rows["shazeer2020/heads"]["nano"] == "80 cells, 2.7 h, 0.5 GB, 80.0M tokens"

@@ -534,7 +534,7 @@ def test_a_new_table_is_two_new_files_and_no_edit(tmp_path, monkeypatch, capsys)
     assert names() == ["me2026/mine"]
     source = runs("me2026/mine", "nano")
     assert [source.settings(cell).heads for cell in source.cells([0])] == [1, 2]
-    options = TableOptions(render_only=True, runs=tmp_path / "runs", format="markdown")
+    options = TableOptions(mode="--render-only", runs=tmp_path / "runs", format="markdown")
     assert show_table("me2026/mine", ["logger.wandb=off"], options) == 0
     shown = capsys.readouterr().out
     assert "9.5 (p)" in shown and "9.1 (p)" in shown and "**M1, not resolved.** Two are better." in shown

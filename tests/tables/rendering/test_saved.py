@@ -81,14 +81,14 @@ def test_what_is_cut_leaves_the_old_one_whole(tmp_path, monkeypatch):
 def test_a_folder_that_can_not_be_made_is_said_with_the_option_that_chooses_another(tmp_path, in_the_way, remedy):
     (tmp_path / "runs").mkdir()
     (tmp_path / in_the_way).touch()
-    options = TableOptions(render_only=True, runs=tmp_path / "runs", seeds="2", out=tmp_path / "out" / "there")
+    options = TableOptions(mode="--render-only", runs=tmp_path / "runs", seeds="2", out=tmp_path / "out" / "there")
     with pytest.raises(Failure, match=f"a file stands where a folder should be; remove it, or {remedy}$"):
         show_table(NAME, ["logger.wandb=off"], options)
 
 
 def test_render_only_saves_it_too(tmp_path, monkeypatch):
     monkeypatch.setattr(saved, "as_json", lambda report: {"rows": [line["state"] for line in report.lines]})
-    options = TableOptions(render_only=True, runs=tmp_path / "runs", seeds="2")
+    options = TableOptions(mode="--render-only", runs=tmp_path / "runs", seeds="2")
     assert show_table(NAME, ["logger.wandb=off"], options) == 0
     found = read_sealed(tmp_path / "runs" / "tables" / JSON)
     assert found == {"rows": ["0 of 2 done, missing"] * 3}
