@@ -17,6 +17,7 @@ from experiments.cells.prepare import prepare_in_child_process
 from experiments.config.check import from_tree
 from experiments.data.cache import Cache, other_tokens
 from experiments.data.errors import DataError
+from experiments.display.lines import warn
 from experiments.display.progress import Display
 from experiments.display.summary import print_summary
 from experiments.failures.exit_code import ExitCode
@@ -132,10 +133,10 @@ def _train_as_first_process(
                     folder.path.parent.rmdir()
             raise
         except Interrupted as interrupted:
-            print(f"{interrupted.reason}: the same command continues from {folder.path}", file=sys.stderr)
+            warn(f"{interrupted.reason}: the same command continues from {folder.path}")
             return interrupted.exit_code
     else:
-        print(f"{folder.path}: finished before; nothing is left to train", file=sys.stderr)
+        warn(f"{folder.path}: finished before; nothing is left to train")
     print_summary(result, folder)
     return EXIT_CODE_OF_STATUS[result.status]
 
@@ -154,7 +155,7 @@ def train_assigned(assignment: Assignment) -> ExitCode:
         settings = from_tree(RunFolder(assignment.folder).config())
         return execute(settings, assignment.cells_at_once, pruner=assignment.pruner)
     except Failure as failure:
-        print(failure, file=sys.stderr)
+        warn(str(failure))
         return failure.exit_code
 
 

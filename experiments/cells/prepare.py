@@ -15,6 +15,7 @@ from pathlib import Path
 from experiments.config.check import from_tree
 from experiments.data.cache import Cache
 from experiments.data.errors import DataError
+from experiments.display.lines import warn
 from experiments.display.progress import Display
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, refusal
@@ -33,7 +34,7 @@ def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
     task = task_of(settings)
     if task.is_ready():
         return
-    print(f"preparing the corpus {task.name} for the first time", file=sys.stderr)
+    warn(f"preparing the corpus {task.name} for the first time")
     started = time.monotonic()
     try:
         with start_process(
@@ -57,7 +58,7 @@ def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
         failure = DataError(output) if process.returncode == ExitCode.MISTAKE else Failure(output)
         failure.exit_code = ExitCode(process.returncode)
         raise failure
-    print(f"the corpus was prepared in {time.monotonic() - started:.0f} s", file=sys.stderr)
+    warn(f"the corpus was prepared in {time.monotonic() - started:.0f} s")
 
 
 def main() -> ExitCode:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ from rich.console import Console
 
 from experiments.commands.options import BenchOptions
 from experiments.config.command_line import CommandLine
+from experiments.display.lines import warn
 from experiments.display.rows import Row, show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
@@ -72,12 +72,12 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
         rows += of_group
         for contender in left_out:
             code = ExitCode.FAILED if contender.failed else code
-            print(f"attn bench: {contender.sentence}", file=sys.stderr)
+            warn(f"attn bench: {contender.sentence}")
     if not rows and not code:
         raise Mistake("nothing is left to be timed")
     if rows:
         if waited := long_wait(max(row["waited_for_cores"] or 0.0 for row in rows)):
-            print(f"this machine is busy: a contender waited {waited} of its time for a core", file=sys.stderr)
+            warn(f"this machine is busy: a contender waited {waited} of its time for a core")
         caption = f"{CAPTIONS[options.scope]}; medians of {options.rounds} interleaved rounds"
         show(rows, format, caption)
         if plot is not None:
@@ -94,7 +94,7 @@ def _answer(cells: list[Settings], options: BenchOptions, format: str) -> ExitCo
     check_data(cells)
     rows, failed = answers(cells, options.seeds, options.difference, Console(stderr=True), options.workers)
     for contender in failed:
-        print(f"attn bench: {contender.sentence}", file=sys.stderr)
+        warn(f"attn bench: {contender.sentence}")
     show(
         rows,
         format,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from experiments.display.latex import as_latex
+from experiments.display.lines import warn
 from experiments.display.numbers import difference_text
 from experiments.display.rows import Row, readable, show
 from experiments.failures.failure import Mistake
@@ -49,14 +49,13 @@ def compare_runs(
         raise Mistake(f"--baseline: no configuration with a loss{without_match([*baseline], results)}")
     tables = sorted_tables(sort, tables)
     if over_seeds and (left := len(results) - sum(map(is_finished, results))):
-        print(f"in no mean, because they have not finished with a loss: {left} of {len(results)} runs", file=sys.stderr)
+        warn(f"in no mean, because they have not finished with a loss: {left} of {len(results)} runs")
     if beside := sum(map(shared_its_machine, results)):
-        line = f"the speeds of {beside} of {len(results)} runs were measured while the machine was busy"
-        print(line, file=sys.stderr)
+        warn(f"the speeds of {beside} of {len(results)} runs were measured while the machine was busy")
     if conditions := differing_conditions(results):
-        print(f"losses can be compared only between runs with the same {', '.join(conditions)}", file=sys.stderr)
+        warn(f"losses can be compared only between runs with the same {', '.join(conditions)}")
     for line in remarks(results):
-        print(line, file=sys.stderr)
+        warn(line)
     if format in ("table", "markdown", "latex"):
         if over_seeds:
             _say_why(tables)
@@ -83,7 +82,7 @@ def _check_baseline(baseline: Sequence[str], over_seeds: bool) -> None:
 
 def _say_why(tables: list[list[Row]]) -> None:
     """The reasons for verdicts, which have no room in a table for people, on stderr."""
-    with first_lines(_say) as say:
+    with first_lines(warn) as say:
         for row in chain.from_iterable(tables):
             if row["why"]:
                 say(f"{row['configuration']}: {row['verdict']}: {row['why']}")
@@ -123,7 +122,7 @@ def ended_results(runs: Path, selection: list[str]) -> list[Fields]:
 
     Raises Mistake for a named run that has not ended.
     """
-    with Index(runs) as index, first_lines(_say) as say:
+    with Index(runs) as index, first_lines(warn) as say:
         named = named_folders(selection, runs)
         return list(_results(named, index, say) if named else _ended(index, say))
 
@@ -163,10 +162,6 @@ def _results(folders: list[Path], index: Index, say: Callable[[str], None]) -> I
                 "the command that began the run continues it",
             )
         yield result
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 def _orderable(value: Any) -> tuple[int, Any]:

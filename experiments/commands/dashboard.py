@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 
 from experiments.dashboard.page import is_page, page, page_data
-from experiments.dashboard.runs import report
+from experiments.display.lines import warn
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import plural
@@ -53,7 +53,7 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
     def say_once(line: str) -> None:
         if line not in said:
             said.add(line)
-            report(line)
+            warn(line)
 
     # before the page is computed, which misses a change meanwhile
     last_change = newest(runs)

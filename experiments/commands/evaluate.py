@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from experiments.config.pretrained import check_length
 from experiments.config.recorded import config_here, override
 from experiments.data.corpus import SPLITS
 from experiments.data.overlap import has_text_of_training
+from experiments.display.lines import warn
 from experiments.display.progress import Display
 from experiments.display.rows import Row, show
 from experiments.failures.exit_code import ExitCode
@@ -63,7 +63,7 @@ def evaluate_runs(
                 if len(folders) == 1:
                     raise
                 failures.append(failure)
-                print(f"failed: {folder.name}: {failure}", file=sys.stderr)
+                warn(f"failed: {folder.name}: {failure}")
     finally:
         # also those that were scored before a signal; runs with different objectives have different scores
         columns = dict.fromkeys(column for row in rows for column in row)

@@ -5,7 +5,6 @@ They are available from `experiments`.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +15,7 @@ from experiments.commands.compare import ended_results
 from experiments.config.check import from_tree
 from experiments.config.compose import compose
 from experiments.config.recorded import config_here
+from experiments.display.lines import warn
 from experiments.failures.failure import Mistake
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
@@ -53,7 +53,7 @@ def load(run: str | Path, runs: str | Path = "runs", checkpoint: str = "best") -
     folder = RunFolder(find_run(str(run), Path(runs)))
     settings = from_tree(config_here(folder))
     tokenizer = tokenizers.load(folder.tokenizer_file())
-    model, _, _ = load_trained(folder, settings, tokenizer, which, lambda line: print(line, file=sys.stderr))
+    model, _, _ = load_trained(folder, settings, tokenizer, which, warn)
     check_inputs_of(model)
     return Loaded(model, tokenizer, settings)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from rich.console import Console
 
 from experiments.commands.options import COSTS_OF_TABLES, TableOptions
 from experiments.config.grid import LIMIT
+from experiments.display.lines import warn
 from experiments.display.rows import show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
@@ -56,7 +56,7 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
             from experiments.tables.conditions import untuned_families
 
             for line in untuned_families(request):
-                print(line, file=sys.stderr)
+                warn(line)
             source.check()
         match options.mode:
             case "--dry-run":
@@ -79,7 +79,7 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
                 if not report.is_complete and options.mode != "--render-only":
                     return ExitCode.SWEEP_FAILED
     except Interrupted as interrupted:
-        print(f"{interrupted}; the same command continues", file=sys.stderr)
+        warn(f"{interrupted}; the same command continues")
         return interrupted.exit_code
     return ExitCode.DONE
 
@@ -206,8 +206,8 @@ def _show(report: Report, options: TableOptions) -> None:
     if options.out:
         with or_elsewhere("choose another --out"):
             written = write_all(report, options.out)
-        print(*written, sep="\n", file=sys.stderr)
+        warn("\n".join(map(str, written)))
     if options.wandb:
         from experiments.tables.rendering.wandb_report import mirror
 
-        mirror(report, options.runs, lambda line: print(line, file=sys.stderr))
+        mirror(report, options.runs, warn)

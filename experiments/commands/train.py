@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import NamedTuple
 
 from experiments.cells.resources import Workers, parse_per_device, parse_workers, pool_for
 from experiments.config.command_line import HELP_FLAGS, CommandLine, answer, question, split_arguments
+from experiments.display.lines import warn
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake, once
 from experiments.failures.unread import check_read
@@ -47,7 +47,7 @@ def launch_with(options: Options, line: CommandLine) -> ExitCode:
         return ExitCode.DONE
     planned = plan(line)
     for note in dict.fromkeys(filter(None, map(uneven_heads, planned.cells))):
-        print(note, file=sys.stderr)
+        warn(note)
     for flag in (WORKERS, PER_DEVICE):
         if flag in options.given:
             _check_side_by_side(flag, planned)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 
 from experiments.config.compose import compose
 from experiments.config.groups import options
+from experiments.display.lines import warn
 from experiments.display.rows import show
 from experiments.failures.failure import Mistake
 from experiments.failures.unread import unread_settings
@@ -53,7 +53,7 @@ def print_variants(overrides: list[str], format: str) -> None:
             cost = attention.cost(settings.length, settings.length)
         except (Mistake, ValueError, TypeError, ImportError, SyntaxError, AttributeError) as error:
             # one that is broken hides no other
-            print(f"left out: {name}: {error}", file=sys.stderr)
+            warn(f"left out: {name}: {error}")
             continue
         rows.append(
             {

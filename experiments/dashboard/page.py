@@ -20,8 +20,9 @@ from experiments.dashboard.curves import (
     parse_metrics,
 )
 from experiments.dashboard.head_numbers import heads_of
-from experiments.dashboard.runs import chosen_runs, report
+from experiments.dashboard.runs import chosen_runs
 from experiments.dashboard.searches import readable_searches
+from experiments.display.lines import warn
 from experiments.display.rows import Row
 from experiments.failures.wording import first_line, plural
 from experiments.files.digest import unsealed
@@ -69,9 +70,7 @@ DIGITS = 6
 
 
 @without_collection()
-def page_data(
-    selection: list[str], runs: Path, refresh: int = 0, say: Callable[[str], None] = report
-) -> dict[str, Any]:
+def page_data(selection: list[str], runs: Path, refresh: int = 0, say: Callable[[str], None] = warn) -> dict[str, Any]:
     """The data of the page for the chosen runs, ready for JSON. Raises Mistake.
 
     refresh: the number of seconds after which the page reloads itself; 0 for never. say: takes the remarks, in lines.

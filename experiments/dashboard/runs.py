@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from experiments.dashboard.curves import curve_of
+from experiments.display.lines import warn
 from experiments.failures.failure import Mistake
 from experiments.measure.quality import perplexity
 from experiments.record.folder import CONFIG, RunFolder, parse_config
@@ -18,12 +18,7 @@ from experiments.results.index import Index
 from experiments.results.selection import matching, named_folders, settings_in, without_match
 
 
-def report(line: str) -> None:
-    """Print a remark on stderr."""
-    print(line, file=sys.stderr)
-
-
-def chosen_runs(selection: list[str], runs: Path, index: Index, say: Callable[[str], None] = report) -> list[Fields]:
+def chosen_runs(selection: list[str], runs: Path, index: Index, say: Callable[[str], None] = warn) -> list[Fields]:
     """A result for each run that `selection` names or matches, with its name under `run` and its folder under `folder`.
 
     A page is about pretraining or about one task, so fine-tuned runs are left out beside pretrained ones. A run that is

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from experiments.config.recorded import project_and_entity
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs
+from experiments.display.lines import warn
 from experiments.display.rows import as_markdown
 from experiments.record.dotted import value_at
 from experiments.record.mirrors import wandb_views as view
@@ -39,7 +39,7 @@ def save_workspace(selection: list[str], runs: Path, project_path: str | None = 
     with Index(runs) as index:
         results = chosen_runs(selection, runs, index)
         for line in remarks(results):
-            print(line, file=sys.stderr)
+            warn(line)
         owner = view.owner(entity)
         # read one by one, only as many as are shown
         measured = ((result["run"], heads_of(result["folder"], index)) for result in results)

@@ -12,6 +12,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
+from experiments.display.lines import say
 from experiments.display.numbers import duration, megabytes, number, significant, words
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class Display:
     def message(self, text: str) -> None:
         """Show a line that stays."""
         if self._live:
-            self._live.console.print(text, markup=False, soft_wrap=True)
+            say(self._live.console, text)
         else:
             self._print(text)
 

@@ -13,6 +13,7 @@ from experiments.cells.outcome import Outcome, earlier_outcome
 from experiments.cells.prepare import prepare_in_child_process
 from experiments.cells.resources import Workers, pool_for
 from experiments.cells.runner import run_cells
+from experiments.display.lines import say
 from experiments.failures.failure import Failure
 from experiments.launch.output import SweepProgress
 from experiments.processes.interruption import Interruption
@@ -69,5 +70,5 @@ def fork_server(cells: Sequence[Settings], console: Console) -> Iterator[ForkSer
         return
     with ForkServer() as server:
         if server.refusal:
-            console.print(f"each cell starts its own interpreter, which takes seconds, because {server.refusal}")
+            say(console, f"each cell starts its own interpreter, which takes seconds, because {server.refusal}")
         yield None if server.refusal else server

@@ -15,6 +15,7 @@ from rich.table import Column
 from experiments.cells.cell import folder_of
 from experiments.cells.outcome import Outcome, earlier_outcome
 from experiments.cells.runner import RunningCell
+from experiments.display.lines import say
 from experiments.display.rows import show
 from experiments.failures.failure import Mistake
 from experiments.launch.check_cells import check_buildable, for_each_size
@@ -142,7 +143,7 @@ class SweepProgress:
     def _say(self, line: str) -> None:
         self._show_all()
         complete = self._skipped + self._done + self._failed
-        self._console.print(f"[{complete}/{self._total}] {line}", markup=False, highlight=False, soft_wrap=True)
+        say(self._console, f"[{complete}/{self._total}] {line}")
 
 
 def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
@@ -157,8 +158,8 @@ def print_failed(outcomes: list[Outcome], console: Console, hint: str) -> None:
     """Print every failed cell with its reason and its log, if there is one."""
     failed = [outcome for outcome in outcomes if outcome.failed]
     for outcome in failed:
-        console.print(f"failed: {outcome.folder.name}: {outcome.reason}", markup=False, highlight=False, soft_wrap=True)
+        say(console, f"failed: {outcome.folder.name}: {outcome.reason}")
         if os.path.exists(output := outcome.folder.path / "output.txt"):  # noqa: PTH110, also for a folder without rights
-            console.print(f"        {output}", markup=False, highlight=False, soft_wrap=True)
+            say(console, f"        {output}")
     if failed:
-        console.print(f"{len(failed)} of {len(outcomes)} cells failed; {hint}")
+        say(console, f"{len(failed)} of {len(outcomes)} cells failed; {hint}")

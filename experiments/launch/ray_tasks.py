@@ -20,6 +20,7 @@ from experiments.cells.cell import folder_of
 from experiments.cells.outcome import Outcome, earlier_outcome, outcome_of
 from experiments.cells.runner import run_cell
 from experiments.config.check import from_tree
+from experiments.display.lines import say
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import first_line
 from experiments.launch.local import prepare_corpora
@@ -100,7 +101,7 @@ def _connected(cluster: RayCluster, console: Console) -> Any:
         ) from error
     # a client of a distant cluster (ray://) is not told where its logs are
     if place := getattr(context, "address_info", {}).get("session_dir"):
-        console.print(f"Ray's logs: {place}/logs", highlight=False, soft_wrap=True)
+        say(console, f"Ray's logs: {place}/logs")
     return ray
 
 

@@ -13,6 +13,7 @@ from experiments.cells.outcome import Outcome, earlier_outcome
 from experiments.cells.resources import Workers, pool_for
 from experiments.cells.runner import Cell, run_drawn
 from experiments.config.composer import Composer
+from experiments.display.lines import say
 from experiments.display.rows import show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake
@@ -58,7 +59,7 @@ def print_search(planned: Plan) -> None:
         "; ".join([*directions, "hopeless trials are pruned" if search.prunes else "no trial is pruned"]),
         f"{folder}: {_counts(ended)}",
     ]
-    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    say(console, "\n".join(lines))
 
 
 def run_search(planned: Plan, workers: Workers, per_device: int, console: Console) -> ExitCode:
@@ -72,7 +73,7 @@ def run_search(planned: Plan, workers: Workers, per_device: int, console: Consol
     folder = study_folder(planned)
     study, composer = Study(folder, search, space), Composer(planned.command.primary)
     for line in changed_trials(study.ended(), planned.search, folder, composer):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(console, line)
     left = max(0, study.wanted - sum(trial.state != "failed" for trial in study.ended()))
     cells = planned.cells * left  # the expected number, with these sizes
     pool = pool_for(cells or planned.cells, workers, per_device)
@@ -212,8 +213,8 @@ def _print_study(study: Study, search: Search, console: Console) -> None:
     for name, parts in zip(names, findings.importances, strict=True):
         if parts:
             shares = ", ".join(f"{key} {share:.0%}" for key, share in parts.items())
-            console.print(f"importance for {name}: {shares}", markup=False, highlight=False, soft_wrap=True)
-    console.print(_counts(findings.ended), markup=False, highlight=False)
+            say(console, f"importance for {name}: {shares}")
+    say(console, _counts(findings.ended))
 
 
 def _counts(ended: list[EndedTrial]) -> str:

@@ -10,6 +10,7 @@ from experiments.cells.cell import folder_of
 from experiments.cells.outcome import Outcome, earlier_outcome, outcome_of
 from experiments.cells.resources import Workers
 from experiments.config.command_line import hydra_main, quoted
+from experiments.display.lines import say
 from experiments.failures.exit_code import ExitCode
 from experiments.files.durable import folder_for
 from experiments.launch.hydra_job import job, ledger_size, read_ledger
@@ -43,7 +44,7 @@ def run_sweep(planned: Plan, workers: Workers, per_device: int = 1) -> ExitCode:
         else:
             outcomes = _train_with_hydra(planned)
     except Interrupted as interrupted:
-        console.print(f"{interrupted}; the same command continues")
+        say(console, f"{interrupted}; the same command continues")
         return interrupted.exit_code
     print_outcomes(outcomes, console)
     return ExitCode.DONE if all(outcome.done for outcome in outcomes) else ExitCode.SWEEP_FAILED

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,6 +12,7 @@ from experiments.cells.resources import Workers
 from experiments.config.compose import compose
 from experiments.config.messages import near_key
 from experiments.config.primary import PRETRAINING
+from experiments.display.lines import say, warn
 from experiments.display.numbers import rough_duration
 from experiments.display.rows import Row
 from experiments.failures.failure import Mistake
@@ -42,7 +42,7 @@ def cell_costs(request: Request, source: Source, console: Console, workers: Work
     first = source.cells(request.seeds[:1])
     with StepClock(console) as clock:
         for number, cell in enumerate(first, start=1):
-            _say(console, f"cost of {cell.row}, {number} of {len(first)} rows")
+            say(console, f"cost of {cell.row}, {number} of {len(first)} rows")
             by_row[cell.row] = source.predict(cell, clock)
     for cell, state in states.items():
         prediction = by_row[cell.row]
@@ -87,7 +87,7 @@ def table_costs(overrides: Sequence[str], runs: Path, console: Console) -> tuple
     key = ["list", digest([*overrides, *(file_digest(path) for path in yaml_files("**/*.yaml"))])]
     with StepClock(console) as clock:
         for number, (name, table) in enumerate(tables.items(), start=1):
-            _say(console, f"costs of {name}, {number} of {len(tables)}")
+            say(console, f"costs of {name}, {number} of {len(tables)}")
             row: Row = {"table": name, "shows": table.shows} | dict.fromkeys(BUDGETS)
             for budget in filter(table.budgets.__contains__, BUDGETS):
                 request = Request(name, table, budget, range(1), overrides, runs)
@@ -131,7 +131,7 @@ def _tables() -> Iterator[tuple[str, Table]]:
         try:
             yield name, load(name)
         except Mistake as mistake:
-            print(f"left out: {mistake}", file=sys.stderr)
+            warn(f"left out: {mistake}")
 
 
 def _baseline_cost(request: Request, clock: StepClock) -> list[float | None] | None:
@@ -176,7 +176,3 @@ def _short_count(count: int) -> str:
         if count >= size:
             return f"{count / size:.1f}{unit}"
     return f"{count:,}"
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)

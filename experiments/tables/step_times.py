@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
+from experiments.display.lines import say
 from experiments.files.digest import digest
 from experiments.files.durable import folder_for, read_sealed, write_sealed
 from experiments.record.code_digest import code_digests
@@ -64,13 +65,13 @@ def measure(request: Request, source: Source, console: Console) -> StepTimes:
     rows = _settings_to_time(request, source)
     if not rows:
         return NOT_MEASURED
-    console.print(f"timing a step of {len(rows)} rows, {ROUNDS} rounds", markup=False, highlight=False)
+    say(console, f"timing a step of {len(rows)} rows, {ROUNDS} rounds")
     contenders = [Contender(settings, "step") for settings in rows.values()]
     outcomes = dict(zip(rows, timed(contenders, ROUNDS), strict=True))
     timings = {row: timing for row, timing in outcomes.items() if isinstance(timing, Timing)}
     for row, why in outcomes.items():
         if isinstance(why, str):
-            console.print(f"{row}: its step could not be timed: {why}", markup=False, highlight=False)
+            say(console, f"{row}: its step could not be timed: {why}")
     kernels = {row: "+".join(timing.warm.kernels) for row, timing in timings.items()}
     waits = [wait for timing in timings.values() if (wait := timing.waited) is not None]
     record = {

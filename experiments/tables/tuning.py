@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from rich.console import Console
 
 from experiments.cells.resources import Workers
+from experiments.display.lines import say
 from experiments.failures.failure import Failure, Mistake
 from experiments.failures.wording import joined, plural
 from experiments.record.dotted import value_at
@@ -70,7 +71,7 @@ def tune(request: Request, console: Console, workers: Workers = "auto") -> dict[
             trials = families[family]
             trials.scores[steps] = score = _score(request, trials, steps, console, workers)
             line = f"{family}, learning rate {trials.at(steps):g}: {score:g} {request.budget.unit}".rstrip()
-            console.print(line, markup=False, highlight=False)
+            say(console, line)
     return {family: _tuning(request, family, trials) for family, trials in families.items()}
 
 

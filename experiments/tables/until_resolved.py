@@ -14,6 +14,7 @@ import numpy as np
 from rich.console import Console
 
 from experiments.cells.resources import Workers
+from experiments.display.lines import say
 from experiments.display.numbers import rough_duration
 from experiments.statistics.comparison import AnyComparison
 from experiments.statistics.evidence import MOST_SEEDS
@@ -69,9 +70,9 @@ def until_resolved(
         used = (time.monotonic() - began) / 3600
         if step is None or used >= hours:
             reason = "nothing is left to decide" if step is None else f"{hours:g} h are used"
-            console.print(f"{reason}; {_open_claims(report)}", markup=False, highlight=False)
+            say(console, f"{reason}; {_open_claims(report)}")
             return report
-        console.print(f"{used:.2f} of {hours:g} h; {_open_claims(report)}; {step.why}", markup=False, highlight=False)
+        say(console, f"{used:.2f} of {hours:g} h; {_open_claims(report)}; {step.why}")
         source.make(step.cells, request.group, console, workers)
         # a cell whose process is killed, or that another process trains, remains to be made
         attempts.update(step.cells)

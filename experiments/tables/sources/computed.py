@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 
 from experiments.cells.resources import Workers
+from experiments.display.lines import say
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import MissingExtra
 from experiments.record.environment import describe
@@ -86,7 +87,7 @@ class Computed:
             record = self._record(cell)
             self._numbers.store(cell.name, record)
             line = f"[{count}/{len(missing)}] {cell.row}, seed {cell.seed}: {record['wall_seconds']:.1f} s"
-            console.print(line, markup=False, highlight=False)
+            say(console, line)
 
     def _record(self, cell: TableCell) -> dict[str, Any]:
         """The numbers of a cell, computed here, with the circumstances that a run's result also has."""

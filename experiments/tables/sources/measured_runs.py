@@ -9,6 +9,7 @@ from rich.console import Console
 
 from experiments.cells.cell import folder_of
 from experiments.cells.resources import Workers
+from experiments.display.lines import say
 from experiments.display.progress import Display
 from experiments.settings.run import Settings
 from experiments.tables.sources.runs import Runs
@@ -102,7 +103,7 @@ class MeasuredRuns:
             numbers = self._numbers.measure(trained, **self._arguments[cell.row])
             self._numbers.store(cell.name, numbers | {"of_loss": loss})
             shown = ", ".join(f"{name} {value:.4f}" for name, value in numbers.items())
-            console.print(f"{cell.row}, seed {cell.seed}: {shown}", markup=False, highlight=False)
+            say(console, f"{cell.row}, seed {cell.seed}: {shown}")
 
     def _run(self, row: str, seed: int) -> TableCell:
         """The run whose model is measured for a row and seed."""

@@ -14,6 +14,7 @@ from types import TracebackType
 from rich.console import Console
 
 from experiments.config.check import from_tree
+from experiments.display.lines import say
 from experiments.failures.failure import Failure
 from experiments.failures.wording import first_line
 from experiments.processes.answering import Answerer, AnswererEnded, questions
@@ -55,8 +56,7 @@ class StepClock:
         except AnswererEnded as ended:
             self._answerer, answer = None, {"reason": str(ended)}
         if "reason" in answer:
-            said = f"not timed: {answer['reason']}"
-            self._console.print(said, markup=False, highlight=False, soft_wrap=True)
+            say(self._console, f"not timed: {answer['reason']}")
             return None
         return float(answer["seconds"])
 
