@@ -106,10 +106,10 @@ def execute(
 def _train_as_first_process(
     settings: Settings, cells_at_once: int, processes: AbstractContextManager[World], pruner: Pruner | None = None
 ) -> ExitCode:
-    """The same, in the process that holds the run's folder. `processes` is a block with the processes that share its
-    steps.
+    """Train, continue, or find a finished run, in the process that holds its folder; returns the exit code.
 
-    If a mistake shows only with the data or the sizes, a folder that was made for this run is removed again.
+    If a mistake shows only with the data or the sizes, a folder that was made for this run is removed again. processes:
+    a block with the processes that share the steps of the run.
     """
     folder = folder_of(settings)
     result = finished_result(settings)

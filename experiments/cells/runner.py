@@ -166,8 +166,8 @@ def run_drawn(
     watch: Watcher = lambda running, blocked: None,
     ended: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
-    """The same for cells that are drawn one by one when there is room for another; None means that there is none
-    yet.
+    """Train cells as `run_cells` does, but draw them one by one, each when there is room for it. None means that there
+    is no cell yet.
     """
     queue = _Queue(cells, pool, server, ended)
     received: list[int] = []

@@ -39,7 +39,7 @@ def launch(arguments: list[str]) -> ExitCode:
 
 
 def launch_with(options: Options, line: CommandLine) -> ExitCode:
-    """The same for arguments that are already separated."""
+    """Carry out the command with its own flags and those of Hydra, and return the exit code. Raises Mistake."""
     if asked := question(line.flags):
         if asked not in HELP_FLAGS:
             check_read({asked: "", "a sweep": f"{WORKERS} {PER_DEVICE}"}, options.given, asked)

@@ -38,7 +38,10 @@ def inherit(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def inherited(tree: dict[str, Any], run: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]:
-    """The same from a run's settings; the run need not exist yet. Raises Mistake."""
+    """The composed `conf/finetune.yaml` with what the settings of a pretrained run decide; the run need not exist yet.
+
+    Raises Mistake.
+    """
     _check_libraries(tree["task"])
     decided = {key: run[key] for key in PRETRAINED_SETTINGS} | {"backend": tree["backend"]}
     model, variant = dict(run["model"]), dict(run["variant"])

@@ -38,7 +38,7 @@ def on_this_machine(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def config_here(folder: RunFolder) -> dict[str, Any]:
-    """The same for a run folder.
+    """The settings in a run folder, with the folders, the device and the W&B account of this machine.
 
     Raises Mistake if the run needs files of plugins that are not in use, and names the file if it has settings that
     there are not.

@@ -217,7 +217,7 @@ def folder_for(path: Path) -> Path:
 
 
 def swept(folder: Path) -> Path:
-    """The same for files that a library writes. Remains of a killed process, which are hidden files, are removed.
+    """Make a folder for files that a library writes, and remove what a killed process left there in hidden files.
 
     Only one process at a time may write there. Raises DiskError.
     """

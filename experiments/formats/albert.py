@@ -77,7 +77,7 @@ class AlbertFormat(Format):
         }
 
     def keys_of(self, settings: Settings) -> dict[str, Any]:
-        """The same in config.json."""
+        """The objective, the activation, and the number of groups of layers that share their weights."""
         return {
             **({"architectures": WITH_ORDER} if settings.objective.kind == "masked_sop" else {}),
             "num_hidden_groups": 1 if settings.model.sharing == "all" else settings.layers,

@@ -96,7 +96,7 @@ class ModernBertFormat(Format):
         }
 
     def keys_of(self, settings: Settings) -> dict[str, Any]:
-        """The same in config.json."""
+        """The activation of the layers and the head, and what differs between local and other layers."""
         model = settings.model
         activation = THEIR_ACTIVATIONS[model.activation]
         return {

@@ -71,7 +71,7 @@ class TrainedRun:
             yield from ({"tokens": tokens} for tokens in self.token_batches())
 
     def masked_batches(self) -> Iterator[Batch]:
-        """The same with the run's evaluation masks; each batch has a position to predict."""
+        """Held-out text with the run's evaluation masks; each batch has a position to predict."""
         for batch in evaluation_batches(self.dataset.validation, self.objective, self.sequences):
             # a part of sequences without such a position may have labels
             yield from (part for part in split(batch, self.micro_batch) if len(part.targets))

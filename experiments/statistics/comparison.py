@@ -223,7 +223,7 @@ class Exact:
         return {"holds": 0.0 if self.is_true else 1.0, "reversed": 1.0 if self.is_true else 0.0}
 
     def p_values_with(self, count: int) -> dict[ClaimOutcome, float]:
-        """The same for every number of seeds."""
+        """The p-values of the present seeds, because further seeds change nothing."""
         return self.p_values()
 
     def word(self, level: float = ALPHA) -> Word:

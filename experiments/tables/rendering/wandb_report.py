@@ -17,7 +17,7 @@ TITLE = "attn: the papers' tables"
 
 
 def mirror(report: Report, runs: Path, say: Callable[[str], None]) -> None:
-    """Log the table, offline without a login, and update the report. Returns a line about each."""
+    """Log the table, offline without a login, and update the report. `say` gets a line about each."""
     logger = compose([]).logger
     tables = {"table": without_unnamed_scheme(report.lines), "claims": claim_rows(report)}
     say(log_tables(f"table-{report.request.stem}", tables, logger.model_dump(), runs))
