@@ -7,16 +7,8 @@ import traceback
 from pathlib import Path
 
 from experiments.files.project import ROOT
-from experiments.settings.plugins import REGISTRIES, code_folders
+from experiments.settings.plugins import EXTENDED, code_folders
 
-# the folders that a user adds files to (docs/extending.md)
-EXTENDED = (
-    *REGISTRIES,
-    "experiments/heads/sections",
-    "experiments/model/layers",
-    "experiments/tasks/finetuning/kinds",
-    "experiments/training/step/optimizers/kinds",
-)
 BUG = "this is a bug in attn: please report it, with the lines above and the output of `attn --version`"
 
 

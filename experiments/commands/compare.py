@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,16 +14,13 @@ from experiments.display.rows import Row, readable, show
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.processes.collection import without_collection
-from experiments.record.folder import RESULT
-from experiments.record.result import Fields
-from experiments.results.checked import first_lines, marked_result
+from experiments.results.checked import ended_results, first_lines
 from experiments.results.columns import tables_of
 from experiments.results.comparability import differing_conditions, remarks, shared_its_machine
 from experiments.results.configurations import is_finished
 from experiments.results.find import where
-from experiments.results.index import Index
 from experiments.results.over_seeds import BASELINE, DEVIATION, tables_over_seeds
-from experiments.results.selection import matching, named_folders, settings_in, without_match
+from experiments.results.selection import matching, settings_in, without_match
 
 
 @without_collection()
@@ -37,7 +34,7 @@ def compare_runs(
     Raises Mistake.
     """
     _check_baseline(baseline, over_seeds)
-    ended = ended_results(runs, selection)
+    ended = ended_results(runs, selection, warn)
     results = matching(settings_in(selection, runs), ended)
     tables = tables_over_seeds(results, [*baseline]) if over_seeds else tables_of(results)
     if not tables:
@@ -117,16 +114,6 @@ def _merged(row: Row) -> Row:
     return {key: texts.get(key, row[key]) for key in row if key not in others and not key.endswith(DEVIATION)}
 
 
-def ended_results(runs: Path, selection: list[str]) -> list[Fields]:
-    """`result.json` of each run that is named; if none is, of all runs that have ended.
-
-    Raises Mistake for a named run that has not ended.
-    """
-    with Index(runs) as index, first_lines(warn) as say:
-        named = named_folders(selection, runs)
-        return list(_results(named, index, say) if named else _ended(index, say))
-
-
 def sorted_tables(sort: str, tables: list[list[Row]]) -> list[list[Row]]:
     """Sort each table by a column, if it has it; `-column` puts the largest first.
 
@@ -146,22 +133,6 @@ def sorted_by(sort: str, rows: list[Row]) -> list[Row]:
     known = [row for row in rows if row[column] is not None]
     unknown = [row for row in rows if row[column] is None]
     return sorted(known, key=lambda row: _orderable(row[column]), reverse=descending) + unknown
-
-
-def _ended(index: Index, say: Callable[[str], None]) -> Iterator[Fields]:
-    """The results of the runs that have ended, by name."""
-    return (result for folder in index.folders() if (result := marked_result(folder, index, say)) is not None)
-
-
-def _results(folders: list[Path], index: Index, say: Callable[[str], None]) -> Iterator[Fields]:
-    for folder in folders:
-        result = marked_result(folder, index, say)
-        if result is None:
-            raise Mistake(
-                f"{folder}: the run has not finished; there is no {RESULT}",
-                "the command that began the run continues it",
-            )
-        yield result
 
 
 def _orderable(value: Any) -> tuple[int, Any]:

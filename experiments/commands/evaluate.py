@@ -20,6 +20,7 @@ from experiments.record.folder import RunFolder
 from experiments.results.selection import named_folders, settings_in
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.group import WhichCheckpoint
+from experiments.settings.model import RUNTIME_KEYS
 from experiments.settings.run import Settings
 from experiments.tasks.trained import open_trained
 
@@ -35,7 +36,6 @@ MAY_DIFFER = (
     "trainer.evaluation_sequences"
 )
 UNREAD = {"runs": "--runs names the folder of the run", "tokenizer": "a run is scored with its own tokenizer"}
-RUNTIME_KEYS = {"length", "dropout", "attention_dropout", "backend"}  # of a model: what doesn't make it another one
 
 
 def evaluate_runs(

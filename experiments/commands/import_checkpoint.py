@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.commands.evaluate import RUNTIME_KEYS
 from experiments.config.compose import compose
 from experiments.data.tokenizer import Tokenizer
 from experiments.failures.failure import Mistake
@@ -24,6 +23,7 @@ from experiments.record.environment import describe
 from experiments.record.errors import or_other_runs
 from experiments.record.folder import CONFIG, TOKENIZER, RunFolder
 from experiments.record.result import Result
+from experiments.settings.model import RUNTIME_KEYS
 from experiments.settings.run import Settings
 from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.pretraining import Pretraining

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.cells.cell import execute, folder_of
-from experiments.commands.compare import ended_results
 from experiments.config.check import from_tree
 from experiments.config.compose import compose
 from experiments.config.recorded import config_here
@@ -19,6 +18,7 @@ from experiments.display.lines import warn
 from experiments.failures.failure import Mistake
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
+from experiments.results.checked import ended_results
 from experiments.results.columns import table_of
 from experiments.results.find import find_run
 from experiments.results.selection import matching
@@ -71,7 +71,7 @@ def runs(folder: str | Path = "runs", **filters: Any) -> Any:
         f"{key}={value if isinstance(value, str) or not isinstance(value, Iterable) else ','.join(map(str, value))}"
         for key, value in filters.items()
     ]
-    results = matching(selection, ended_results(Path(folder), []))
+    results = matching(selection, ended_results(Path(folder), [], warn))
     rows = table_of(results) if results else []
     if find_spec("pandas") is None:
         return rows

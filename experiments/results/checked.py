@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from experiments.failures.failure import Mistake
 from experiments.files.digest import file_digest, unsealed
 from experiments.files.plain import from_json
 from experiments.record.errors import RunFolderError
@@ -25,9 +26,29 @@ from experiments.record.folder import (
 )
 from experiments.record.result import UNKNOWN, Fields, Result
 from experiments.results.index import Index
+from experiments.results.selection import named_folders
 
 SAID = 10  # lines about runs that are printed
 CHANGED = "changed"  # status of a run with a file that has changed since its result was written: no numbers
+
+
+def ended_results(runs: Path, selection: list[str], say: Callable[[str], None]) -> list[Fields]:
+    """The results of the runs that are named; if none is, of all that have ended, by name.
+
+    `say` gets lines about files that have changed. Raises Mistake for a named run that has not ended.
+    """
+    named = named_folders(selection, runs)
+    results = []
+    with Index(runs) as index, first_lines(say) as say_first:
+        for folder in named or index.folders():
+            if (result := marked_result(folder, index, say_first)) is not None:
+                results.append(result)
+            elif named:
+                raise Mistake(
+                    f"{folder}: the run has not finished; there is no {RESULT}",
+                    "the command that began the run continues it",
+                )
+    return results
 
 
 def marked_result(folder: Path, index: Index, say: Callable[[str], None]) -> Fields | None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 else:
     NormName = Literal[tuple(NORM_KINDS)]
     PositionName = Literal[tuple(POSITION_KINDS)]
+# of a model and its variant: with other values it is still the same model
+RUNTIME_KEYS = frozenset({"length", "dropout", "attention_dropout", "backend"})
 
 
 class Model(Group):

@@ -31,6 +31,14 @@ REGISTRIES = (
     "experiments/tables/measured",
     "experiments/tables/numerical",
 )
+# the packages to which a user adds files; those that are not registries take them in the project alone
+EXTENDED = (
+    *REGISTRIES,
+    "experiments/heads/sections",
+    "experiments/model/layers",
+    "experiments/tasks/finetuning/kinds",
+    "experiments/training/step/optimizers/kinds",
+)
 # registries that are listed when the settings are imported
 LISTED = ("attention/kernels", "experiments/data/kinds", "experiments/objectives/kinds")
 T = TypeVar("T")
