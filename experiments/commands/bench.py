@@ -15,7 +15,7 @@ from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.failures.unread import unread_settings
 from experiments.launch.check_cells import check_data
-from experiments.launch.plan import plan
+from experiments.launch.plan import Delegated, OptunaSearch, plan
 from experiments.measure.cores import long_wait
 from experiments.settings.run import Settings
 
@@ -48,10 +48,9 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
 
         check_plot(plot)
     planned = plan(CommandLine(overrides, ["-m"]))
+    if isinstance(planned, Delegated | OptunaSearch):
+        raise Mistake(f"{planned.chosen}: a bench times every combination on this machine", "leave them out")
     cells = planned.cells
-    if planned.search or not planned.runs_here:
-        chosen = f"hydra/launcher={planned.launcher} hydra/sweeper={planned.sweeper}"
-        raise Mistake(f"{chosen}: a bench times every combination on this machine", "leave them out")
     if options.scope == "answer":
         return _answer(cells, options, format)
     _check_read(overrides, cells, options.scope)

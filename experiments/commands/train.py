@@ -11,7 +11,7 @@ from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake, once
 from experiments.failures.unread import check_read
 from experiments.launch.check_cells import check_buildable, check_data
-from experiments.launch.plan import Plan, plan
+from experiments.launch.plan import Delegated, HydraSweep, OptunaSearch, Plan, SingleRun, plan
 from experiments.settings.run import Settings
 from experiments.training.distributed.start import torchrun_process
 
@@ -53,7 +53,7 @@ def launch_with(options: Options, line: CommandLine) -> ExitCode:
             _check_side_by_side(flag, planned)
     if options.dry_run:
         return _dry_run(planned, options)
-    if not planned.is_sweep:
+    if isinstance(planned, SingleRun):
         from experiments.cells.cell import execute, finished_result
 
         # a finished run needs no model, so torch is not imported for it
@@ -65,7 +65,7 @@ def launch_with(options: Options, line: CommandLine) -> ExitCode:
     from experiments.launch.sweep import run_sweep
 
     check_data(planned.cells)
-    check_buildable(planned.cells, runs_here=planned.runs_here)
+    check_buildable(planned.cells, runs_here=not isinstance(planned, Delegated))
     return run_sweep(planned, options.workers or "auto", options.per_device or 1)
 
 
@@ -103,27 +103,28 @@ def take_options(arguments: list[str]) -> tuple[Options, list[str]]:
 
 def _check_side_by_side(flag: str, planned: Plan) -> None:
     """Raises Mistake for a flag about cells side by side where this command does not decide that."""
-    if not planned.is_sweep:
+    if isinstance(planned, SingleRun):
         raise Mistake(f"{flag}: a single run has no workers", "add -m for a sweep, or set trainer.threads=N")
-    if not planned.runs_here:
-        chosen = f"hydra/launcher={planned.launcher} hydra/sweeper={planned.sweeper}"
-        raise Mistake(f"{flag}: {chosen} decides which cells run at once", "leave one of them out")
+    if isinstance(planned, Delegated):
+        raise Mistake(f"{flag}: {planned.chosen} decides which cells run at once", "leave one of them out")
 
 
 def _dry_run(planned: Plan, options: Options) -> ExitCode:
-    if planned.runs_here:
+    runs_here = not isinstance(planned, Delegated)
+    if runs_here:
         # raises Mistake for more than this machine has room for; there is always room for one
         pool_for(planned.cells, options.workers or 1, options.per_device or 1)
-    if planned.search:
-        from experiments.launch.search import print_search
+    match planned:
+        case OptunaSearch():
+            from experiments.launch.search import print_search
 
-        print_search(planned)
-        return ExitCode.DONE
-    if not planned.cells:
-        raise Mistake(f"--dry-run: the cells of the {planned.sweeper} sweeper are known only while it runs")
-    from rich.console import Console
+            print_search(planned)
+        case HydraSweep(cells=[]):
+            raise Mistake(f"--dry-run: the cells of the {planned.chosen.sweeper} sweeper are known only while it runs")
+        case _:
+            from rich.console import Console
 
-    from experiments.launch.output import print_cells
+            from experiments.launch.output import print_cells
 
-    print_cells(planned.cells, Console(), runs_here=planned.runs_here)
+            print_cells(planned.cells, Console(), runs_here=runs_here)
     return ExitCode.DONE

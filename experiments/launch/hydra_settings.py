@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig
@@ -26,6 +27,16 @@ READ_BY_HYDRA = (
     "hydra.job.env_set", "hydra.job.env_copy", "hydra.verbose", "hydra.hydra_logging", "hydra/hydra_logging",
 )  # fmt: skip
 READ_BY_BASIC_SWEEPER = ("hydra.sweeper.max_batch_size",)
+
+
+class Chosen(NamedTuple):
+    """The launcher and the sweeper that a command line chooses."""
+
+    launcher: str
+    sweeper: str
+
+    def __str__(self) -> str:
+        return f"hydra/launcher={self.launcher} hydra/sweeper={self.sweeper}"
 
 
 def written(override: Override) -> str:
@@ -70,18 +81,13 @@ def hydra_settings(parsed: Sequence[Override], primary: Primary) -> DictConfig:
     if not details:
         return composed
     for override in details:
-        _check_read(override, *chosen(composed))
+        _check_read(override, chosen(composed))
     return _composed([*deciding, *(written(each) for each in details)], primary)
 
 
-def chosen(hydra: DictConfig) -> tuple[str, str]:
-    """The launcher and the sweeper."""
-    return hydra.runtime.choices["hydra/launcher"], hydra.runtime.choices["hydra/sweeper"]
-
-
-def starts_jobs(its_launcher: str, sweeper: str) -> bool:
-    """Whether Hydra starts the jobs, rather than our own runner or Ray."""
-    return its_launcher not in ("basic", RAY) or sweeper not in ("basic", SEARCH)
+def chosen(hydra: DictConfig) -> Chosen:
+    """The launcher and the sweeper that Hydra's own settings choose."""
+    return Chosen(hydra.runtime.choices["hydra/launcher"], hydra.runtime.choices["hydra/sweeper"])
 
 
 def _composed(overrides: list[str], primary: Primary) -> DictConfig:
@@ -96,11 +102,12 @@ def _is_detail(override: Override) -> bool:
     return override.is_hydra_override() and override.key_or_group not in CHOICES
 
 
-def _check_read(override: Override, its_launcher: str, sweeper: str) -> None:
+def _check_read(override: Override, choice: Chosen) -> None:
     """Raises Mistake for a setting of Hydra's that the launcher and the sweeper do not read."""
     key, text = override.key_or_group, written(override)
+    its_launcher, sweeper = choice
     _, node, name, *_ = *key.split("."), "", ""
-    option = {"launcher": its_launcher, "sweeper": sweeper}.get(node)
+    option = choice._asdict().get(node)
     if option in OURS:
         fields = OURS[option].model_fields
         if name and name not in fields:
@@ -114,6 +121,7 @@ def _check_read(override: Override, its_launcher: str, sweeper: str) -> None:
     is_of_plugin = option not in (None, "basic") and name != "_target_"
     read = READ_BY_HYDRA + launcher(its_launcher).reads + READ_BY_BASIC_SWEEPER * (sweeper == "basic")
     is_read = is_of_plugin or any(f"{key}.".startswith(f"{each}.") for each in read)
-    if not (is_read and starts_jobs(its_launcher, sweeper)):
+    hydra_starts_jobs = its_launcher not in ("basic", RAY) or sweeper not in ("basic", SEARCH)
+    if not (is_read and hydra_starts_jobs):
         hint = "runs=FOLDER is the folder of the runs" if key.endswith(".dir") else ""
-        raise Mistake(f"{text}: hydra/launcher={its_launcher} hydra/sweeper={sweeper} do not read it", hint)
+        raise Mistake(f"{text}: {choice} do not read it", hint)

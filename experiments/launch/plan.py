@@ -1,9 +1,9 @@
-"""The cells of a sweep, planned from overrides, each composed and checked before the first one trains."""
+"""What a command line asks for: a single run, a sweep or a search, each cell checked before the first one trains."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from hydra.core.override_parser.types import Override
@@ -20,15 +20,16 @@ from experiments.config.messages import hydra_errors_as_mistakes
 from experiments.config.primary import Primary
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
+from experiments.files.digest import digest
 from experiments.launch.check_cells import check_cell, refuse
 from experiments.launch.hydra_settings import (
     RAY,
     SEARCH,
+    Chosen,
     check_one_value,
     check_single_run,
     chosen,
     hydra_settings,
-    starts_jobs,
     without_details,
     written,
 )
@@ -42,34 +43,58 @@ from experiments.settings.search import Search
 G = TypeVar("G", bound=Group)
 
 
-class PlannedSearch(NamedTuple):
-    """The goal of a search, and the space that it draws from."""
+class SingleRun(NamedTuple):
+    """One run, which this process trains."""
 
+    cells: list[Settings]  # the only one
+
+
+class LocalSweep(NamedTuple):
+    """Cells that our own runner trains side by side on this machine."""
+
+    cells: list[Settings]
+    name: str
+
+
+class RaySweep(NamedTuple):
+    """Cells that are tasks of Ray."""
+
+    cells: list[Settings]
+    name: str
+    chosen: Chosen
+    cluster: RayCluster
+
+
+class HydraSweep(NamedTuple):
+    """Cells that are jobs of Hydra's; none are known yet if one of its sweepers chooses them, one after the other."""
+
+    cells: list[Settings]
+    command: CommandLine  # Hydra reads it again
+    chosen: Chosen
+    runs: str  # where the run folder of the first cell is, and the sweep's own files
+
+
+class OptunaSearch(NamedTuple):
+    """Trials, which our own runner trains side by side on this machine; each is drawn from the space when it begins."""
+
+    cells: list[Settings]  # those at the ends of the space
+    command: CommandLine
+    chosen: Chosen
     search: Search
     space: Space
 
-
-@dataclass(frozen=True)
-class Plan:
-    """The plan of a command line.
-
-    `cells` is empty if only the sweeper knows them, one trial after the other. For a search of ours, they are the cells
-    at the ends of its space.
-    """
-
-    command: CommandLine  # Hydra's launchers and a search read it again
-    cells: list[Settings]
-    is_sweep: bool
-    launcher: str
-    sweeper: str
-    runs: str  # where the run folder of the first cell is, and the sweep's own files
-    search: PlannedSearch | None = None
-    ray: RayCluster | None = None  # where the cells are tasks of Ray
-
     @property
-    def runs_here(self) -> bool:
-        """Whether our own runner trains the cells, rather than a launcher of Hydra's."""
-        return self.launcher == "basic" and not starts_jobs(self.launcher, self.sweeper)
+    def folder(self) -> Path:
+        """The folder of the study, which depends on the overrides, their values, and the objectives alone."""
+        # a glob may match another option later, and an overlay may list another value
+        values = {parameter.key: str(parameter) for parameter in self.space.parameters}
+        identity = digest([self.command.sweep, values, self.search.objectives])
+        return Path(self.cells[0].runs) / "sweeps" / f"search-{identity[:8]}"
+
+
+Delegated = RaySweep | HydraSweep  # our own runner does not train the cells
+Sweep = LocalSweep | Delegated | OptunaSearch
+Plan = SingleRun | Sweep
 
 
 def plan(command: CommandLine) -> Plan:
@@ -85,28 +110,32 @@ def plan(command: CommandLine) -> Plan:
                 del composed["hydra"]
             settings = resolve(composed)
             check_cell(settings, runs_here=True)
-            return Plan(command, [settings], is_sweep=False, launcher="basic", sweeper="basic", runs=settings.runs)
+            return SingleRun([settings])
     hydra = hydra_settings(parsed, primary)
-    launcher, sweeper = chosen(hydra)
+    launcher, sweeper = choice = chosen(hydra)
     if not (MULTIRUN_FLAGS & set(flags) or hydra.mode is RunMode.MULTIRUN):
         # several values are refused, each by its key
         compose_raw(overrides, primary)
     if sweeper not in ("basic", SEARCH):
         if launcher == RAY:
             raise Mistake(f"hydra/sweeper={sweeper}: hydra/launcher={RAY} takes the cells of hydra/sweeper=basic only")
-        return Plan(command, [], True, launcher, sweeper, _fixed_runs(parsed, primary))
+        return HydraSweep([], command, choice, _fixed_runs(parsed, primary))
     overridden = {override.key_or_group for override in parsed}
     of_overlay = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items() if key not in overridden]
     if sweeper == SEARCH:
-        search = _planned_search(hydra.sweeper, launcher, [*of_overlay, *overrides])
-        cells = _checked(_ends(search.space, primary), launcher)
-        return Plan(command, cells, True, launcher, sweeper, cells[0].runs, search)
-    ray = _ray_cluster(hydra.launcher) if launcher == RAY else None
-    cells = _checked(grid([*of_overlay, *overrides], primary), launcher)
-    return Plan(command, cells, True, launcher, sweeper, cells[0].runs, ray=ray)
+        search, space = _search(hydra.sweeper, launcher), space_of([*of_overlay, *overrides])
+        return OptunaSearch(_checked(_ends(space, primary), launcher), command, choice, search, space)
+    combinations = grid([*of_overlay, *overrides], primary)
+    if launcher == RAY:
+        cluster = _ray_cluster(hydra.launcher)
+        return RaySweep(_checked(combinations, launcher), command.sweep, choice, cluster)
+    cells = _checked(combinations, launcher)
+    if launcher == "basic":
+        return LocalSweep(cells, command.sweep)
+    return HydraSweep(cells, command, choice, cells[0].runs)
 
 
-def _planned_search(node: DictConfig, launcher: str, overrides: list[str]) -> PlannedSearch:
+def _search(node: DictConfig, launcher: str) -> Search:
     """The search that Hydra's sweeper node requests. Raises Mistake."""
     check_installed("optuna", f"hydra/sweeper={SEARCH}", "optuna")
     if launcher != "basic":
@@ -116,7 +145,7 @@ def _planned_search(node: DictConfig, launcher: str, overrides: list[str]) -> Pl
         )
     search = _validated(Search, node, "sweeper")
     _check_objectives(search.objectives)
-    return PlannedSearch(search, space_of(overrides))
+    return search
 
 
 def _check_objectives(names: Iterable[str]) -> None:

@@ -17,11 +17,10 @@ from experiments.display.lines import say
 from experiments.display.rows import show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake
-from experiments.files.digest import digest
 from experiments.launch.check_cells import check_cell
 from experiments.launch.local import fork_server, prepare_corpora
 from experiments.launch.output import SweepProgress, print_failed
-from experiments.launch.plan import Plan, PlannedSearch, labelled_with_sweep
+from experiments.launch.plan import OptunaSearch, labelled_with_sweep
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 from experiments.record.result_numbers import value_of
@@ -34,21 +33,9 @@ SHOWN = 10  # trials
 ANEW = "search in another folder, with runs=FOLDER"
 
 
-def study_folder(planned: Plan) -> Path:
-    """The folder of the study, which depends on the overrides, their values, and the objectives alone."""
-    assert planned.search is not None
-    search, space = planned.search
-    # a glob may match another option later, and an overlay may list another value
-    values = {parameter.key: str(parameter) for parameter in space.parameters}
-    identity = digest([planned.command.sweep, values, search.objectives])
-    return Path(planned.runs) / "sweeps" / f"search-{identity[:8]}"
-
-
-def print_search(planned: Plan) -> None:
+def print_search(planned: OptunaSearch) -> None:
     """Print the space, the number of trials, and how many have ended."""
-    assert planned.search is not None
-    search, space = planned.search
-    folder = study_folder(planned)
+    search, space, folder = planned.search, planned.space, planned.folder
     console = Console()
     show([{"key": parameter.key, "values": str(parameter)} for parameter in space.parameters], "table", console=console)
     ended = read_ended(folder)
@@ -62,17 +49,15 @@ def print_search(planned: Plan) -> None:
     say(console, "\n".join(lines))
 
 
-def run_search(planned: Plan, workers: Workers, per_device: int, console: Console) -> ExitCode:
+def run_search(planned: OptunaSearch, workers: Workers, per_device: int, console: Console) -> ExitCode:
     """Run the remaining trials, print the findings of the study, and return the exit code. Raises Interrupted, and
     Mistake if an earlier trial had other settings, code or text than it would have now.
 
     workers: the number of trials that are trained side by side. per_device: the number that share a GPU.
     """
-    assert planned.search is not None
-    search, space = planned.search
-    folder = study_folder(planned)
+    search, space, folder = planned.search, planned.space, planned.folder
     study, composer = Study(folder, search, space), Composer(planned.command.primary)
-    for line in changed_trials(study.ended(), planned.search, folder, composer):
+    for line in changed_trials(study.ended(), planned, composer):
         say(console, line)
     left = max(0, study.wanted - sum(trial.state != "failed" for trial in study.ended()))
     cells = planned.cells * left  # the expected number, with these sizes
@@ -80,7 +65,7 @@ def run_search(planned: Plan, workers: Workers, per_device: int, console: Consol
     if left:
         prepare_corpora(planned.cells, to_train=False)
     with SweepProgress(left, console).shown() as progress, fork_server(cells, console) as server:
-        trials = _Trials(study, planned.search, folder, composer, progress)
+        trials = _Trials(study, planned, composer, progress)
         try:
             run_drawn(trials.cells(), pool, server, progress.watch, trials.end)
         finally:
@@ -96,12 +81,10 @@ class _Trials:
     Each is drawn when there is room for it, and its outcome is added to the study when it ends.
     """
 
-    def __init__(
-        self, study: Study, planned: PlannedSearch, folder: Path, composer: Composer, progress: SweepProgress
-    ) -> None:
+    def __init__(self, study: Study, planned: OptunaSearch, composer: Composer, progress: SweepProgress) -> None:
         self.outcomes: list[Outcome] = []
-        self._study, (self._search, self._space) = study, planned
-        self._folder, self._composer, self._progress = folder.absolute(), composer, progress
+        self._study, self._search, self._space = study, planned.search, planned.space
+        self._folder, self._composer, self._progress = planned.folder.absolute(), composer, progress
         self._trials: dict[Path, Trial] = {}  # by run folder
 
     def cells(self) -> Iterator[Cell | None]:
@@ -156,14 +139,12 @@ def settings_of(point: Mapping[str, str], space: Space, composer: Composer) -> S
     return settings
 
 
-def changed_trials(
-    ended: Iterable[EndedTrial], planned: PlannedSearch, folder: Path, composer: Composer
-) -> Iterator[str]:
+def changed_trials(ended: Iterable[EndedTrial], planned: OptunaSearch, composer: Composer) -> Iterator[str]:
     """Check the trials of a study, on whose values later ones depend; yields a line if the study alone has values.
 
     Raises Mistake if a trial had other settings, code or text than it would have now.
     """
-    search, space = planned
+    search, space, folder = planned.search, planned.space, planned.folder
     alone = []
     for trial in ended:
         if trial.state == "failed":

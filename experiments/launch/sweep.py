@@ -17,7 +17,7 @@ from experiments.launch.hydra_job import job, ledger_size, read_ledger
 from experiments.launch.launchers import launcher
 from experiments.launch.local import train_cells
 from experiments.launch.output import print_outcomes
-from experiments.launch.plan import Plan, labelled_with_sweep
+from experiments.launch.plan import HydraSweep, LocalSweep, OptunaSearch, RaySweep, Sweep, labelled_with_sweep
 from experiments.launch.ray_tasks import train_on_ray
 from experiments.launch.search import run_search
 from experiments.launch.submitit_jobs import SUBMITIT_LOGS
@@ -27,22 +27,24 @@ from experiments.record.folder import RunFolder
 from experiments.settings.plugins import with_plugins
 
 
-def run_sweep(planned: Plan, workers: Workers, per_device: int = 1) -> ExitCode:
+def run_sweep(planned: Sweep, workers: Workers, per_device: int = 1) -> ExitCode:
     """Train every cell of a plan that is not finished, print the outcomes, and return the exit code.
 
     workers: the number of cells that our own runner trains side by side. per_device: the number that share a GPU.
     """
     console = Console()
     try:
-        if planned.search:
-            return run_search(planned, workers, per_device, console)
-        cells = [labelled_with_sweep(cell, planned.command.sweep) for cell in planned.cells]
-        if planned.runs_here:
-            outcomes = train_cells(cells, console, workers, per_device)
-        elif planned.ray:
-            outcomes = train_on_ray(cells, planned.ray, console)
-        else:
-            outcomes = _train_with_hydra(planned)
+        match planned:
+            case OptunaSearch():
+                return run_search(planned, workers, per_device, console)
+            case LocalSweep(cells, name):
+                outcomes = train_cells(
+                    [labelled_with_sweep(cell, name) for cell in cells], console, workers, per_device
+                )
+            case RaySweep(cells, name, cluster=cluster):
+                outcomes = train_on_ray([labelled_with_sweep(cell, name) for cell in cells], cluster, console)
+            case HydraSweep():
+                outcomes = _train_with_hydra(planned)
     except Interrupted as interrupted:
         say(console, f"{interrupted}; the same command continues")
         return interrupted.exit_code
@@ -50,12 +52,12 @@ def run_sweep(planned: Plan, workers: Workers, per_device: int = 1) -> ExitCode:
     return ExitCode.DONE if all(outcome.done for outcome in outcomes) else ExitCode.SWEEP_FAILED
 
 
-def _train_with_hydra(planned: Plan) -> list[Outcome]:
+def _train_with_hydra(planned: HydraSweep) -> list[Outcome]:
     """Let Hydra's launcher or sweeper decide when and where a job runs.
 
     Each job still trains in a process of its own. Raises Mistake if this machine cannot start jobs.
     """
-    its = launcher(planned.launcher)
+    its = launcher(planned.chosen.launcher)
     its.check()
     line = planned.command
     folder = Path(planned.runs) / "sweeps" / line.sweep

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from experiments.config.command_line import CommandLine, split_arguments
-from experiments.launch.plan import plan
+from experiments.launch.plan import SingleRun, plan
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "search.md"
 DRAWN = {"learning_rate": 0.0004321, "heads": 12, "optimizer.weight_decay": 0.1}
@@ -27,7 +27,7 @@ def test_attn_train_takes_the_command_line_that_an_agent_builds(in_process, with
         command += arguments[word[2:-1]] if word.startswith("${") else [word]
     assert command[:2] == ["attn", "train"]
     planned = plan(CommandLine(*split_arguments([*command[2:], "trainer.device=cpu"])))
+    assert isinstance(planned, SingleRun)
     (settings,) = planned.cells
-    assert not planned.is_sweep
     assert (settings.heads, settings.learning_rate, settings.variant["name"]) == (12, 0.0004321, "talking_heads")
     assert settings.optimizer.weight_decay == 0.1

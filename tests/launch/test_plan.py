@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,7 @@ from experiments.config.command_line import CommandLine
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
 from experiments.launch.check_cells import check_buildable
-from experiments.launch.plan import plan
-from experiments.launch.search import study_folder
+from experiments.launch.plan import HydraSweep, LocalSweep, SingleRun, plan
 from experiments.search.space import space_of
 from experiments.training.distributed.start import TORCHRUN_VARIABLES
 
@@ -45,20 +43,20 @@ def test_equal_cells_are_trained_once():
 
 def test_one_configuration_is_no_sweep():
     single = plan(CommandLine(["heads=12"], []))
-    assert not single.is_sweep
+    assert isinstance(single, SingleRun)
     assert [cell.heads for cell in single.cells] == [12]
 
 
 def test_a_sweep_may_be_asked_for_by_configuration():
     swept = plan(CommandLine(["hydra.mode=MULTIRUN", "heads=6,12"], []))
-    assert swept.is_sweep
+    assert isinstance(swept, LocalSweep)
     assert len(swept.cells) == 2
 
 
 def test_other_launchers_are_left_to_hydra_after_the_check():
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     delegated = plan(CommandLine(["hydra/launcher=joblib", "heads=6,12"], ["-m"]))
-    assert not delegated.runs_here
+    assert isinstance(delegated, HydraSweep)
     assert len(delegated.cells) == 2
 
 
@@ -111,7 +109,7 @@ def test_a_kernel_that_cannot_compute_a_variant_refuses_its_cells_before_one_beg
 def test_a_kernel_that_only_another_machine_has_is_left_to_it(tiny, words):
     given = [word for word in tiny if not word.startswith("trainer.device=")]
     planned = plan(CommandLine([*given, *words, "hydra/launcher=submitit_slurm"], ["-m"]))
-    assert not planned.runs_here and len(check_buildable(planned.cells, runs_here=planned.runs_here)) == 1
+    assert isinstance(planned, HydraSweep) and len(check_buildable(planned.cells, runs_here=False)) == 1
     with pytest.raises(Mistake, match="GPU"):
         check_buildable(planned.cells)
 
@@ -159,8 +157,7 @@ def test_lists_without_values_are_named(override, message):
 
 def test_the_folder_of_runs_may_refer_to_other_settings():
     words = ["runs=${data.train}-runs", "data=text", "data.train=book.txt", "seed=0,1"]
-    planned = plan(CommandLine(words, ["-m"]))
-    assert {cell.runs for cell in planned.cells} == {planned.runs} == {"book.txt-runs"}
+    assert {cell.runs for cell in plan(CommandLine(words, ["-m"])).cells} == {"book.txt-runs"}
     for wrong, said in (
         ("runs=${nope}", "runs refers to it, but there is no setting 'nope'"),
         ("runs=${oc.env:NOPE}", "NOPE"),
@@ -172,7 +169,7 @@ def test_the_folder_of_runs_may_refer_to_other_settings():
 def test_a_search_is_kept_beside_its_runs():
     pytest.importorskip("optuna")
     words = ["hydra/sweeper=optuna_search", "runs=of-${variant.name}", "variant=talking_heads", "seed=0,1"]
-    assert study_folder(plan(CommandLine(words, ["-m"]))).parent == Path("of-talking_heads/sweeps")
+    assert plan(CommandLine(words, ["-m"])).folder.parent == Path("of-talking_heads/sweeps")
 
 
 def test_another_space_is_another_search():
@@ -180,11 +177,11 @@ def test_another_space_is_another_search():
     planned = plan(CommandLine(["hydra/sweeper=optuna_search", "variant=glob(logits*)"], ["-m"]))
 
     def folder(*overrides: str) -> Path:
-        return study_folder(replace(planned, search=planned.search._replace(space=space_of([*overrides]))))
+        return planned._replace(space=space_of([*overrides])).folder
 
-    assert folder("variant=logits_only,talking_heads") != folder("variant=glob(logits*)") == study_folder(planned)
+    assert folder("variant=logits_only,talking_heads") != folder("variant=glob(logits*)") == planned.folder
     # as an overlay may list them
-    assert folder("variant=glob(logits*)", "seed=0,1") != study_folder(planned)
+    assert folder("variant=glob(logits*)", "seed=0,1") != planned.folder
 
 
 def test_a_wrong_expression_is_shown_as_it_was_written():
@@ -241,4 +238,4 @@ def test_what_hydra_reads_for_its_launchers_is_taken():
 def test_a_single_run_takes_no_setting_of_hydras_but_its_mode(word, hint):
     with pytest.raises(Mistake, match=re.escape(f"{word}: a single run does not read it{hint}") + "$"):
         plan(CommandLine([word], []))
-    assert not plan(CommandLine(["hydra.mode=RUN"], [])).is_sweep
+    assert isinstance(plan(CommandLine(["hydra.mode=RUN"], [])), SingleRun)

@@ -16,7 +16,7 @@ import pytest
 from experiments.config.command_line import CommandLine
 from experiments.config.compose import compose
 from experiments.launch import ray_tasks
-from experiments.launch.plan import plan
+from experiments.launch.plan import RaySweep, plan
 from experiments.settings.ray_cluster import RayCluster
 from tests.fixtures.outcome import outcome
 from tests.launch.sweeps import instead, runs, statuses, sweep_process, until
@@ -159,5 +159,5 @@ def test_a_cell_over_several_devices_asks_ray_for_all_of_them(tiny, monkeypatch,
 def test_a_plan_has_the_cluster_and_its_cells(tiny, monkeypatch):
     monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda library: library)
     planned = plan(CommandLine(["hydra/launcher=ray", "hydra.launcher.gpus=0.5", "seed=0,1", *tiny], ["-m"]))
-    assert len(planned.cells) == 2 and not planned.runs_here
-    assert planned.ray and planned.ray.gpus == 0.5 and planned.ray.retries == 3
+    assert isinstance(planned, RaySweep) and len(planned.cells) == 2
+    assert planned.cluster.gpus == 0.5 and planned.cluster.retries == 3
