@@ -12,7 +12,7 @@ from experiments.results.columns import COLUMNS
 from experiments.results.configurations import Configuration
 from experiments.statistics.comparison import Compared, MarkKind, Word, claim_p_value, claim_word
 from experiments.statistics.evidence import ALPHA, Anytime, finite_half_width, mean_and_deviation, standard_error
-from experiments.statistics.holm import holm_levels
+from experiments.statistics.holm import holm_levels, next_level
 from experiments.statistics.plateau import late_marks, mean_late_gain, stuck, stuck_marks
 
 MARGIN = 0.01  # nats: a difference that would matter
@@ -73,14 +73,14 @@ def differences(baseline: int, known: Mapping[int, Measured]) -> dict[int, Any]:
     compared = {number: comparison for number, comparison in found.items() if comparison.values}
     # a single pair can show nothing, so it takes no share of the allowed error
     family = [number for number, comparison in compared.items() if len(comparison.values) > 1]
-    levels = dict(zip(family, holm_levels([claim_p_value([compared[number]]) for number in family]), strict=True))
-    words = {number: _word(comparison, levels.get(number, 0.0)) for number, comparison in compared.items()}
+    levels = holm_levels([claim_p_value([compared[number]]) for number in family])
+    level_of = dict(zip(family, levels, strict=True))
+    words = {number: _word(comparison, level_of.get(number, 0.0)) for number, comparison in compared.items()}
     described = {number: _described(comparison, words[number]) for number, comparison in compared.items()}
-    next_level = ALPHA / max(1, sum(level == 0 for level in levels.values()))
     for number in sorted(described, key=lambda number: described[number]["mean"])[:HINTS]:
         if words[number] != "not resolved" or compared[number].later:
             continue
-        if needed := compared[number].seeds_needed(next_level):
+        if needed := compared[number].seeds_needed(next_level(levels)):
             described[number]["why"] = f"about {needed} seeds in all would resolve it at this mean and spread"
     return described
 

@@ -64,8 +64,6 @@ class Compared:
     later: Sequence[Mark] = ()  # marks that it would have once it is resolved, if means and spreads stay the same
     steps: Sequence[Compared] = ()  # neighbours of a trend: shown, but they decide nothing
 
-    exact = False
-
     @property
     def values(self) -> list[float]:
         """The differences in the order of the seeds."""
@@ -187,59 +185,23 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Exact:
-    """A comparison of numbers that are counted, not measured."""
+class Exact(Compared):
+    """A comparison of numbers that are counted, not measured: any number of seeds shows whether it is true."""
 
-    sentence: str
-    differences: dict[int, float]
-    is_true: bool
-    rows: Sequence[str] = ()
-    marks: Sequence[Mark] = ()
-    later: Sequence[Mark] = ()
-    steps: Sequence[Compared] = ()
+    is_true: bool = field(kw_only=True)
 
-    exact = True
     interval = None
 
     @property
-    def outlook(self) -> ClaimOutcome | None:
-        """Its outcome; None if a row is missing."""
-        return ("holds" if self.is_true else "reversed") if self.differences else None
-
-    @property
-    def values(self) -> list[float]:
-        """The differences in the order of the seeds."""
-        return list(self.differences.values())
-
-    @property
     def mean(self) -> float | None:
-        """The difference; None if a row is missing."""
+        """The difference, which all seeds share; None if a row is missing."""
         return self.values[0] if self.values else None
 
-    def p_values(self) -> dict[ClaimOutcome, float]:
-        """0 for a true outcome and 1 for a false one; 1 for both if a row is missing."""
-        if not self.differences:
-            return {"holds": 1.0, "reversed": 1.0}
+    def _p_values(self, count: int, mean: float, deviation: float) -> dict[ClaimOutcome, float]:
         return {"holds": 0.0 if self.is_true else 1.0, "reversed": 1.0 if self.is_true else 0.0}
 
-    def p_values_with(self, count: int) -> dict[ClaimOutcome, float]:
-        """The p-values of the present seeds, because further seeds change nothing."""
-        return self.p_values()
 
-    def word(self, level: float = ALPHA) -> Word:
-        """`holds` if the equality is true, `reversed` if it is not; `not resolved` if a row is missing."""
-        p_values = self.p_values()
-        return next((outcome for outcome in ("holds", "reversed") if p_values[outcome] <= level), "not resolved")
-
-    def seeds_needed(self, level: float = ALPHA) -> int | None:
-        """One seed is enough."""
-        return 1
-
-
-AnyComparison = Compared | Exact
-
-
-def claim_p_value(comparisons: Sequence[AnyComparison]) -> float:
+def claim_p_value(comparisons: Sequence[Compared]) -> float:
     """The smallest level at which the comparisons together decide their claim.
 
     Either all of them hold (intersection-union test: the largest p-value), or one contradicts the claim (Bonferroni
@@ -248,7 +210,7 @@ def claim_p_value(comparisons: Sequence[AnyComparison]) -> float:
     return _claim_p_value([comparison.p_values() for comparison in comparisons]) if comparisons else 1.0
 
 
-def claim_word(comparisons: Sequence[AnyComparison], level: float) -> Word:
+def claim_word(comparisons: Sequence[Compared], level: float) -> Word:
     """The verdict on a claim at a level: that all its comparisons hold, or else their worst outcome."""
     if comparisons and all(comparison.word(level) == "holds" for comparison in comparisons):
         return "holds"
@@ -261,23 +223,20 @@ def claim_word(comparisons: Sequence[AnyComparison], level: float) -> Word:
     return "not resolved"
 
 
-def claim_seeds(comparisons: Sequence[AnyComparison], level: float) -> int | None:
+def claim_seeds(comparisons: Sequence[Compared], level: float) -> int | None:
     """The number of seeds in all that decides the claim if seeds are added and all means and deviations stay the same.
 
     Added seeds are no planned ones, so the evidence is anytime-valid. A comparison with marks in `later` never decides.
     None for more than MOST_SEEDS, and if a comparison has fewer than two pairs.
     """
-    pairs = [len(comparison.values) for comparison in comparisons if not comparison.exact]
-    if not pairs or min(pairs) < 2:
+    fewest = min((len(comparison.values) for comparison in comparisons), default=0)
+    if fewest < 2:
         return None
-    anytime = [
-        replace(each, evidence=Anytime(), marks=[*each.marks, *each.later]) if isinstance(each, Compared) else each
-        for each in comparisons
-    ]
-    return _fewest(min(pairs), lambda count: _claim_p_value([each.p_values_with(count) for each in anytime]) <= level)
+    anytime = [replace(each, evidence=Anytime(), marks=[*each.marks, *each.later]) for each in comparisons]
+    return _fewest(fewest, lambda count: _claim_p_value([each.p_values_with(count) for each in anytime]) <= level)
 
 
-def half_width(comparison: AnyComparison) -> float:
+def half_width(comparison: Compared) -> float:
     """Half the width of the 95% interval; infinite if there is none."""
     low, high = comparison.interval or (-math.inf, math.inf)
     return (high - low) / 2

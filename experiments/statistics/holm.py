@@ -20,3 +20,8 @@ def holm_levels(p_values: Sequence[float]) -> list[float]:
             break
         levels[index] = level
     return levels
+
+
+def next_level(levels: Sequence[float]) -> float:
+    """The level that the smallest p-value of the hypotheses that are kept would have to reach, given `holm_levels`."""
+    return ALPHA / max(1, levels.count(0.0))

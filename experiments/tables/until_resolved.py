@@ -16,7 +16,7 @@ from rich.console import Console
 from experiments.cells.resources import Workers
 from experiments.display.lines import say
 from experiments.display.numbers import rough_duration
-from experiments.statistics.comparison import AnyComparison
+from experiments.statistics.comparison import Compared
 from experiments.statistics.evidence import MOST_SEEDS
 from experiments.tables.definition.request import Request, configuration_key
 from experiments.tables.report import Report
@@ -41,7 +41,7 @@ class _Open:
     """A comparison that is needed to decide a claim."""
 
     claim: str
-    comparison: AnyComparison
+    comparison: Compared
     rows: list[str]  # configurations
     seeds: int | None  # seeds that it needs in total; None: over MOST_SEEDS
 

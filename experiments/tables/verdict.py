@@ -16,11 +16,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from experiments.failures.wording import joined, plural
 from experiments.statistics.comparison import (
-    AnyComparison,
     ClaimOutcome,
     Compared,
     Exact,
@@ -32,8 +30,8 @@ from experiments.statistics.comparison import (
     claim_word,
     half_width,
 )
-from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, Evidence, Waiting
-from experiments.statistics.holm import holm_levels
+from experiments.statistics.evidence import MOST_SEEDS, Anytime, Evidence, Waiting
+from experiments.statistics.holm import holm_levels, next_level
 from experiments.statistics.plateau import late_marks, stuck_marks
 from experiments.tables.definition.inequality import Inequality, Statement, arithmetic
 from experiments.tables.definition.table import Budget, Claim
@@ -60,23 +58,29 @@ class Measures:
 
 
 @dataclass(frozen=True)
-class Outlook:
-    """What added seeds would lead to under one scheme of positions, if means and spreads stay the same.
+class Judged:
+    """The comparisons of a claim under one scheme of positions, and the word that they allow."""
+
+    comparisons: list[Compared]
+    word: Word
+    level: float  # at which it was decided, or would be beside the table's other claims
+
+    @property
+    def undecided(self) -> list[Compared]:
+        """The comparisons that do not hold yet."""
+        return [comparison for comparison in self.comparisons if comparison.word(self.level) != "holds"]
+
+
+@dataclass(frozen=True)
+class Outlook(Judged):
+    """What added seeds would lead to, if means and spreads stay the same.
 
     Added seeds end a plan, so the evidence of all comparisons is anytime-valid.
     """
 
-    comparisons: list[AnyComparison]
-    word: Word  # of the present seeds
-    level: float
     seeds: int | None  # in all, that decide the claim; None: over MOST_SEEDS, too few pairs, or never
-    marks: Sequence[Mark] = ()  # reasons why no number of seeds decides it
-    lacks_rows: bool = False  # no number of seeds decides it, because it could not hold without further rows
-
-    @property
-    def undecided(self) -> list[AnyComparison]:
-        """The comparisons that do not hold yet."""
-        return [comparison for comparison in self.comparisons if comparison.word(self.level) != "holds"]
+    marks: Sequence[Mark]  # reasons why no number of seeds decides it
+    lacks_rows: bool  # no number of seeds decides it, because it could not hold without further rows
 
     @property
     def have(self) -> int:
@@ -95,12 +99,9 @@ class Outlook:
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Judged):
     """The decision on a claim under one scheme of positions."""
 
-    comparisons: list[AnyComparison]
-    word: Word
-    level: float  # level at which it was decided, or would be beside the table's other claims
     why: str  # of `not resolved` and `not tested`
     outlook: Outlook
 
@@ -149,7 +150,7 @@ def decide(
         unchosen: the number of verdicts on other claims, which may take their share of the allowed error.
     """
 
-    def judge(evidence: Evidence) -> dict[tuple[str, str], _Judged]:
+    def judge(evidence: Evidence) -> dict[tuple[str, str], Judged]:
         compared = {
             (key, scheme): _compare(claim, budget, present, of_scheme, evidence)
             for key, claim in claims.items()
@@ -176,30 +177,22 @@ def counting(unchosen: int, evidence: Evidence) -> int:
     return unchosen if isinstance(evidence, Anytime) else 0
 
 
-class _Judged(NamedTuple):
-    """The comparisons of a claim under a scheme, with the word at the level that Holm's correction leaves."""
-
-    comparisons: list[AnyComparison]
-    word: Word
-    level: float
-
-
 def _judge(
-    compared: Mapping[tuple[str, str], list[AnyComparison]], claims: Mapping[str, Claim], others: int
-) -> dict[tuple[str, str], _Judged]:
+    compared: Mapping[tuple[str, str], list[Compared]], claims: Mapping[str, Claim], others: int
+) -> dict[tuple[str, str], Judged]:
     # a claim without rows here takes no share of the allowed error
     family = [place for place, comparisons in compared.items() if comparisons]
     p_values = [claim_p_value(compared[place]) for place in family]
     # the p-values of the other verdicts are not known; with 1, the correction is the strictest
-    levels = dict(zip(family, holm_levels([*p_values, *others * [1.0]]), strict=False))
-    next_level = ALPHA / max(1, others + sum(level == 0 for level in levels.values()))
+    levels = holm_levels([*p_values, *others * [1.0]])
+    level_of = dict(zip(family, levels, strict=False))
     judged = {}
     for place, comparisons in compared.items():
-        level = levels.get(place, 0.0)
+        level = level_of.get(place, 0.0)
         word = claim_word(comparisons, level) if comparisons else "not tested"
         if word == "holds" and not _are_enough(comparisons, claims[place[0]]):
             word = "not tested"
-        judged[place] = _Judged(comparisons, word, (level or next_level) if comparisons else 0.0)
+        judged[place] = Judged(comparisons, word, (level or next_level(levels)) if comparisons else 0.0)
     return judged
 
 
@@ -208,41 +201,40 @@ def _schemes(claim: Claim, measures: Mapping[str, Measures]) -> dict[str, Measur
     return dict(measures) if claim.of == "score" else {"": next(iter(measures.values()))}
 
 
-def _finding(claim: Claim, judged: _Judged, added: _Judged) -> Finding:
-    comparisons, word, level = judged
+def _finding(claim: Claim, judged: Judged, added: Judged) -> Finding:
     outlook = _outlook(claim, added)
     why = ""
-    if word == "not tested":
-        marks = [mark for comparison in comparisons for mark in comparison.marks]
-        why = _reasons(marks) or _rows_are_missing(claim, comparisons)
-    elif word == "not resolved":
-        why = _what_would_resolve(claim, comparisons, level, outlook)
-    return Finding(comparisons, word, level, why, outlook)
+    if judged.word == "not tested":
+        marks = [mark for comparison in judged.comparisons for mark in comparison.marks]
+        why = _reasons(marks) or _rows_are_missing(claim, judged.comparisons)
+    elif judged.word == "not resolved":
+        why = _what_would_resolve(claim, judged, outlook)
+    return Finding(judged.comparisons, judged.word, judged.level, why, outlook)
 
 
-def _outlook(claim: Claim, added: _Judged) -> Outlook:
-    comparisons, word, level = added
+def _outlook(claim: Claim, added: Judged) -> Outlook:
+    comparisons = added.comparisons
     # one of these decides the claim whatever the others show
     contradicts = any(each.outlook != "holds" and not each.marks and not each.later for each in comparisons)
     later = [] if contradicts else [*dict.fromkeys(mark for each in comparisons for mark in each.later)]
     lacks_rows = not contradicts and not _are_enough(comparisons, claim)
-    return Outlook(comparisons, word, level, claim_seeds(comparisons, level), later, lacks_rows)
+    return Outlook(comparisons, added.word, added.level, claim_seeds(comparisons, added.level), later, lacks_rows)
 
 
-def _rows_are_missing(claim: Claim, comparisons: Sequence[AnyComparison]) -> str:
+def _rows_are_missing(claim: Claim, comparisons: Sequence[Compared]) -> str:
     if not comparisons:
         return "this budget has the rows of none of its comparisons"
     return f"this budget has the rows of {len(comparisons)} of its {len(claim.parsed())} comparisons"
 
 
-def _are_enough(comparisons: Sequence[AnyComparison], claim: Claim) -> bool:
+def _are_enough(comparisons: Sequence[Compared], claim: Claim) -> bool:
     """Whether they are at least half of a claim's comparisons, without which it does not hold."""
     return 2 * len(comparisons) >= len(claim.parsed())
 
 
 def _compare(
     claim: Claim, budget: Budget, present: Mapping[str, object], measures: Measures, evidence: Evidence
-) -> list[AnyComparison]:
+) -> list[Compared]:
     parts = claim.parts_at(present)
     if claim.of == "score":
         return [_score(part, claim, budget, measures, evidence) for part in parts]
@@ -284,7 +276,7 @@ def _parameters(part: Inequality, measures: Measures) -> Exact:
     right = arithmetic(part.right, measures.sizes[part.rows[0]]) if part.relation == "=" else None
     sentence = f"parameters: {part}" + (f" = {right:g}" if right is not None else "")
     is_true = all(value == right if right is not None else value > 0 for value in differences.values())
-    return Exact(sentence, differences, is_true, part.rows)
+    return Exact(sentence, part.relation, differences, 1, 0.0, part.rows, is_true=is_true)
 
 
 def _differences(
@@ -301,16 +293,15 @@ def _reasons(marks: Iterable[Mark]) -> str:
     return "; ".join(dict.fromkeys(f"the row {mark}" for mark in marks))
 
 
-def _what_would_resolve(claim: Claim, comparisons: Sequence[AnyComparison], level: float, outlook: Outlook) -> str:
+def _what_would_resolve(claim: Claim, judged: Judged, outlook: Outlook) -> str:
     """The comparisons that are undecided, and how many more seeds or rounds would decide the claim, or why none
     would.
     """
-    unit = claim.paired_by
+    unit, comparisons, undecided = claim.paired_by, judged.comparisons, judged.undecided
     if unpaired := [_formula(comparison) for comparison in comparisons if not comparison.values]:
         which = joined(unpaired) if len(unpaired) < len(comparisons) else "any comparison"
         return f"no {unit} has all the rows of {which}"
-    undecided = [comparison for comparison in comparisons if comparison.word(level) != "holds"]
-    if any(isinstance(each, Compared) and isinstance(each.evidence, Waiting) for each in undecided):
+    if any(isinstance(each.evidence, Waiting) for each in undecided):
         return "its plan is not complete"
     is_or_are = f"{plural('comparison', len(undecided))} {'is' if len(undecided) == 1 else 'are'}"
     named = f"the undecided {is_or_are} {joined([_undecided(comparison, unit) for comparison in undecided])}"
@@ -326,7 +317,7 @@ def _what_would_resolve(claim: Claim, comparisons: Sequence[AnyComparison], leve
     return f"{named}; about {more} {plural(unit, more)} more than these {fewest} would decide the claim if {SAME}"
 
 
-def _undecided(comparison: AnyComparison, unit: str) -> str:
+def _undecided(comparison: Compared, unit: str) -> str:
     """A comparison with half the width of its 95% interval."""
     half, alone = half_width(comparison), comparison.word()
     width = f"+-{half:.2g}" if math.isfinite(half) else f"too few {unit}s for an interval"
@@ -334,5 +325,5 @@ def _undecided(comparison: AnyComparison, unit: str) -> str:
     return f"{_formula(comparison)} ({width}{corrected})"
 
 
-def _formula(comparison: AnyComparison) -> str:
+def _formula(comparison: Compared) -> str:
     return comparison.sentence.partition(": ")[2]

@@ -426,12 +426,15 @@ def test_step_times_are_as_long_if_they_differ_by_less_than_a_fiftieth(log_ratio
 
 
 def test_parameters_are_counted_not_measured():
-    parameters = {"a": {0: 172}, "b": {0: 100}}
+    parameters = {"a": {0: 172}, "b": {0: 100}, "c": {0: 100}}
     sizes = {"a": {"h_k": 6, "h": 6, "layers": 1}}
     for sentence, expected in (
         ("a - b = 2 * layers * h_k * h", "holds"),
         ("a - b = 71", "reversed"),
         ("a > b", "holds"),
+        ("b > a", "reversed"),
+        ("b > c", "reversed"),
     ):
-        made = verdict(sentence, {"a": {}, "b": {}}, of="parameters", parameters=parameters, sizes=sizes)
+        made = verdict(sentence, {"a": {}, "b": {}, "c": {}}, of="parameters", parameters=parameters, sizes=sizes)
         assert made.word == expected, sentence
+        assert comparison(made).interval is None, "nothing is uncertain"

@@ -213,10 +213,9 @@ def _compared(report: Report) -> Iterator[_Drawn]:
         claim, parts = f"{verdict.key}: {verdict.word}", verdict.claim.parts_at(report.request.rows)
         for scheme, finding in verdict.findings.items():
             for part, comparison in zip(parts, finding.comparisons, strict=bool(finding.comparisons)):
-                if isinstance(comparison, Compared):
-                    written = comparison.sentence.partition(": ")[2].replace(", fitted over log2 ", ", by ")
-                    name = written + (f" ({scheme})" if scheme else "")
-                    yield _Drawn(claim, name, comparison, published_difference(part, report))
+                written = comparison.sentence.partition(": ")[2].replace(", fitted over log2 ", ", by ")
+                name = written + (f" ({scheme})" if scheme else "")
+                yield _Drawn(claim, name, comparison, published_difference(part, report))
 
 
 def _size(lines: Sequence[Line]) -> str | None:

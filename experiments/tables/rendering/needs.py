@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from experiments.display.numbers import rough_duration
 from experiments.failures.wording import joined, plural
-from experiments.statistics.comparison import AnyComparison, Compared, Mark, MarkKind
+from experiments.statistics.comparison import Compared, Mark, MarkKind
 from experiments.statistics.evidence import MOST_SEEDS, Anytime, Waiting
 from experiments.tables.definition.request import configuration_key
 from experiments.tables.definition.table import BUDGETS
@@ -35,7 +35,7 @@ def needs(verdict: Verdict, scheme: str, report: Report) -> str | None:
         return "; ".join(_better_trainings(_marks(finding.comparisons), scheme, report))
     if verdict.claim.of == "step_time":
         return "more rounds on a quiet machine, minutes on a CPU; on a GPU, steps have other times"
-    if any(isinstance(each, Compared) and isinstance(each.evidence, Waiting) for each in finding.comparisons):
+    if any(isinstance(each.evidence, Waiting) for each in finding.comparisons):
         return "the other cells of its plan"
     if marks := [*_marks(finding.outlook.comparisons), *finding.outlook.marks]:
         return "; ".join(_better_trainings(marks, scheme, report))
@@ -107,7 +107,7 @@ def _other_budget(verdict: Verdict, report: Report) -> str:
     return "a budget with these rows"
 
 
-def _marks(comparisons: Sequence[AnyComparison]) -> list[Mark]:
+def _marks(comparisons: Sequence[Compared]) -> list[Mark]:
     """The reasons why rows may not decide comparisons, each once."""
     return list(dict.fromkeys(mark for comparison in comparisons for mark in comparison.marks))
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from experiments.display.numbers import difference_text
 from experiments.failures.wording import joined, plural
-from experiments.statistics.comparison import AnyComparison, Compared, Exact
+from experiments.statistics.comparison import Compared, Exact
 from experiments.tables.definition.published import MARKS
 from experiments.tables.partial import SIGN
 from experiments.tables.rendering.needs import needs
@@ -105,7 +105,7 @@ def details(verdict: Verdict, report: Report) -> list[Detail]:
     return found
 
 
-def comparison_line(comparison: AnyComparison, report: Report, scheme: str, unit: str) -> str:
+def comparison_line(comparison: Compared, report: Report, scheme: str, unit: str) -> str:
     """A comparison with its mean, interval, number of seeds (or `unit`) and outcome, and of scores any advantage of the
     better side.
 
@@ -188,7 +188,7 @@ def meaning_of_differences(report: Report) -> list[str]:
     return sentences
 
 
-def _numbers(comparison: AnyComparison, unit: str) -> str:
+def _numbers(comparison: Compared, unit: str) -> str:
     if comparison.mean is None:
         return f"{comparison.sentence}: no pair"
     count = len(comparison.values)
@@ -196,7 +196,7 @@ def _numbers(comparison: AnyComparison, unit: str) -> str:
     return f"{comparison.sentence}: {difference}, {count} {plural(unit, count)}"
 
 
-def _advantages(comparison: AnyComparison, report: Report, scheme: str) -> Iterator[str]:
+def _advantages(comparison: Compared, report: Report, scheme: str) -> Iterator[str]:
     """The resources of which the row with the better mean score uses clearly more: parameters or step time."""
     if (ends := _ends(comparison, report, scheme)) is None:
         return
@@ -209,7 +209,7 @@ def _advantages(comparison: AnyComparison, report: Report, scheme: str) -> Itera
         yield f"a step of {better} takes {ratio:.2f} times the time of one of {worse}"
 
 
-def more_parameters(comparison: AnyComparison, report: Report, scheme: str) -> float | None:
+def more_parameters(comparison: Compared, report: Report, scheme: str) -> float | None:
     """How many times the parameters of the worse row the better one has, if these are clearly more."""
     if (ends := _ends(comparison, report, scheme)) is None:
         return None
@@ -217,12 +217,12 @@ def more_parameters(comparison: AnyComparison, report: Report, scheme: str) -> f
     return more / less if more and less and math.log(more / less) > LEAST_PARAMETERS else None
 
 
-def _ends(comparison: AnyComparison, report: Report, scheme: str) -> tuple[str, str] | None:
+def _ends(comparison: Compared, report: Report, scheme: str) -> tuple[str, str] | None:
     """The two rows of a comparison, or the first and the last of a trend; that with the worse mean score comes first.
 
     None for other comparisons.
     """
-    if not isinstance(comparison, Compared) or len(comparison.rows) != max(2, len(comparison.steps) + 1):
+    if isinstance(comparison, Exact) or len(comparison.rows) != max(2, len(comparison.steps) + 1):
         return None
     scores = {row: report.known(row, scheme, report.score) for row in (comparison.rows[0], comparison.rows[-1])}
     if None in scores.values():
@@ -231,8 +231,8 @@ def _ends(comparison: AnyComparison, report: Report, scheme: str) -> tuple[str, 
     return worse, better
 
 
-def is_small(comparison: AnyComparison) -> bool:
+def is_small(comparison: Compared) -> bool:
     """Whether a difference holds although its mean would not matter."""
-    if isinstance(comparison, Exact) or comparison.relation != ">" or comparison.word() != "holds":
+    if comparison.relation != ">" or comparison.word() != "holds":
         return False
     return abs(comparison.mean or 0.0) < comparison.margin
