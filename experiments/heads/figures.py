@@ -244,12 +244,14 @@ def projection_distances(distances: Mapping[str, Sequence[float | None]], chance
 
 
 @styled
-def effective_ranks(before: Sequence[Array], after: Sequence[Array], lines: Mapping[str, int]) -> Figure:
-    """The effective rank of each head's logits by layer, before and after mixing. `lines`: ranks for comparison."""
+def effective_ranks(ranks: Mapping[str, Array], lines: Mapping[str, int]) -> Figure:
+    """The effective ranks [L, H] of the heads' logits, before mixing, after it, or both. `lines`: for comparison."""
     figure, ((axes,),) = new_figure(1, 1, 2.9)
     random = np.random.default_rng(0)
-    for shift, colour, label, values in ((-0.16, BLUE, "before mixing", before), (0.16, ORANGE, "after mixing", after)):
-        for layer, heads in enumerate(values, 1):
+    styles = {"before mixing": (-0.16, BLUE), "after mixing": (0.16, ORANGE)}
+    for label, matrix in ranks.items():
+        shift, colour = styles[label]
+        for layer, heads in enumerate(matrix, 1):
             place = layer + shift + random.uniform(-0.07, 0.07, len(heads))
             axes.scatter(place, heads, s=14, color=colour, alpha=0.7, linewidths=0, label=label if layer == 1 else None)
     for name, value in lines.items():
@@ -257,7 +259,7 @@ def effective_ranks(before: Sequence[Array], after: Sequence[Array], lines: Mapp
         # beside the axes, where it covers no head
         axes.annotate(name, (1.01, value), xycoords=axes.get_yaxis_transform(), va="center", fontsize=7)
     axes.set(xlabel="layer", ylabel="effective rank", title="Effective rank of the logits: a dot is a head")
-    axes.set_ylim(0, 1.12 * max([*lines.values(), *(float(np.max(ranks)) for ranks in [*before, *after])]))
+    axes.set_ylim(0, 1.12 * max([*lines.values(), *(float(np.nanmax(matrix)) for matrix in ranks.values())]))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1, 1.01), ncols=2, borderaxespad=0)
     return figure

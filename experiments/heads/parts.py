@@ -7,8 +7,7 @@ In other models all layers form one part. A head is named by its part, its layer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from experiments.model.transformer import Transformer
 
@@ -34,18 +33,9 @@ class Part(NamedTuple):
         """The columns that name the part in a table; none if there is only one part."""
         return {"attention": self.name} if self.name else {}
 
-    @property
-    def places_compare(self) -> bool:
-        """Whether a query and its memory are positions of one text."""
-        return self.queries == self.memory
-
     def of(self, name: str) -> str:
         """The name of one of the part's files."""
         return f"{name}_{self.name}" if self.name else name
-
-    def rows_of(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The rows of a table that are about the part."""
-        return [row for row in rows if row.get("attention", "") == self.name]
 
     def head(self, layer: int, head: int) -> str:
         """The name of a head, `2-3` or `cross 2-3`; layer and head count from 1."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -13,10 +14,13 @@ import numpy.typing as npt
 import pyarrow
 from matplotlib.figure import Figure
 
+from experiments.heads import figures
 from experiments.heads.figures import Array
 from experiments.heads.measures.pruning import Head
 from experiments.heads.options import HeadsOptions
+from experiments.heads.parts import Part, parts_of
 from experiments.heads.trained_run import TrainedRun
+from experiments.model.transformer import Transformer
 
 
 class Maps(NamedTuple):
@@ -51,6 +55,38 @@ class Column(NamedTuple):
 
 # measures a run and makes its section; None if the run has nothing of its kind
 SectionMaker = Callable[[TrainedRun, HeadsOptions], Section | None]
+
+
+class Findings(NamedTuple):
+    """What a measure finds in one part of a model."""
+
+    figures: dict[str, Figure]  # by file name
+    tables: dict[str, list[dict[str, Any]]]  # by file name
+    text: str = ""
+
+
+def over_parts(model: Transformer, measure: Callable[[Part], Findings]) -> Findings:
+    """The findings in all parts of a model together.
+
+    If there are several parts, each has its title before its text and above its figures, its name at the end of their
+    file names, and its name in the column `attention` of the tables.
+    """
+    together, texts = Findings({}, {}), []
+    for part in parts_of(model):
+        found = measure(part)
+        for name, figure in found.figures.items():
+            together.figures[part.of(name)] = figures.titled(figure, part.title)
+        for name, rows in found.tables.items():
+            together.tables.setdefault(name, []).extend(_row_of(part, row) for row in rows)
+        if found.text:
+            texts.append(f"{part.title}: {found.text}" if part.title else found.text)
+    return together._replace(text=" ".join(texts))
+
+
+def _row_of(part: Part, row: dict[str, Any]) -> dict[str, Any]:
+    """The row with the column `attention`, if it has one, before `layer`: together they name a head."""
+    before = {name: row[name] for name in itertools.takewhile(lambda name: name != "layer", row)}
+    return before | part.row | row
 
 
 def layer_head_matrix(rows: list[dict[str, Any]], name: str) -> npt.NDArray[np.float64]:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from omegaconf import OmegaConf
 
 from experiments.failures.failure import Mistake
@@ -19,7 +20,8 @@ from experiments.heads.measures.importance import by_gradient, by_relevance
 from experiments.heads.measures.pruning import loss_without_each, loss_without_heads
 from experiments.heads.measures.rank import divergence_by_rank
 from experiments.heads.options import HeadsOptions
-from experiments.heads.parts import parts_of
+from experiments.heads.parts import Part, parts_of
+from experiments.heads.section import Findings, over_parts
 from experiments.heads.sections import rank, roles
 from experiments.model.build import build
 from experiments.objectives.objective import Batch
@@ -54,7 +56,7 @@ def test_each_part_attends_from_its_own_tokens_to_its_own_memory(translator, sid
             assert weights.shape == (2, 3, *shape) and torch.allclose(weights.sum(-1), torch.ones(()).double())
             assert bool((weights.triu(1) == 0).all()) == (part is decoder)
     assert [place for part in (encoder, decoder, cross) for place in part.places] == list(range(6))
-    assert cross.head(1, 2) == "cross 1-2" and cross.of("maps") == "maps_cross" and not cross.places_compare
+    assert cross.head(1, 2) == "cross 1-2" and cross.of("maps") == "maps_cross"
 
 
 def test_the_bound_of_the_entropy_is_that_of_the_tokens_attended_to(translator, sides):
@@ -94,6 +96,27 @@ def test_the_rank_of_logits_between_two_sequences_is_at_most_the_length_of_the_s
 def test_an_encoder_is_one_part_without_a_name(bert_of):
     (part,) = parts_of(bert_of("multi_head"))
     assert (part.title, part.row, part.head(2, 3), part.of("maps")) == ("", {}, "2-3", "maps")
+
+
+def test_findings_in_several_parts_are_told_apart(translator, bert_of):
+    def measure(part: Part) -> Findings:
+        row = {"entropy": 0.5, "layer": len(part.places), "head": 1}
+        return Findings({"roles": Figure()}, {"heads": [row]}, "" if part.name == "decoder" else "They differ.")
+
+    found = over_parts(translator, measure)
+    assert found.text == (
+        "Self-attention of the encoder: They differ. Attention of the decoder to the encoder: They differ."
+    )
+    names = ["encoder", "decoder", "cross"]
+    assert list(found.figures) == [f"roles_{name}" for name in names]
+    assert found.figures["roles_decoder"].get_suptitle() == "Self-attention of the decoder"
+    # the name of a head in three columns beside each other
+    rows = [[("entropy", 0.5), ("attention", name), ("layer", 2), ("head", 1)] for name in names]
+    assert [list(row.items()) for row in found.tables["heads"]] == rows
+    alone = over_parts(bert_of("multi_head"), measure)
+    assert (list(alone.figures), alone.text) == (["roles"], "They differ.")
+    assert alone.tables == {"heads": [{"entropy": 0.5, "layer": 2, "head": 1}]}
+    assert alone.figures["roles"].get_suptitle() == ""
 
 
 @pytest.mark.parametrize("score", [by_gradient, by_relevance])

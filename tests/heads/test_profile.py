@@ -27,6 +27,7 @@ from experiments.heads.measures.profile import (
     weight_at,
     weight_on,
 )
+from experiments.heads.parts import parts_of
 from experiments.heads.sections.distances import trend_with_depth
 from experiments.tables.measured import head_distance
 
@@ -51,7 +52,7 @@ def test_the_share_of_the_entropy_is_over_the_positions_that_a_query_may_attend_
 
 def test_even_attention_is_broad_in_a_causal_model(known, trained_run_of, monkeypatch):
     monkeypatch.setattr(known, "causal", True)
-    uniform = profile_heads(trained_run_of(known))[0][1]
+    uniform = profile_heads(trained_run_of(known), *parts_of(known))[1]
     assert uniform["entropy"] == pytest.approx(sum(map(math.log, range(2, 9))) / 7)
     assert uniform["entropy_share"] == pytest.approx(1) and uniform["role"] == "broad"
 
@@ -131,7 +132,7 @@ def test_the_mean_distance_within_a_layer_leaves_out_the_head_itself():
 
 def test_a_model_whose_heads_are_known(known, trained_run_of):
     run = trained_run_of(known)
-    (previous, uniform, *twins), _ = profile_heads(run)
+    previous, uniform, *twins = profile_heads(run, *parts_of(known))
     assert previous["previous"] > 0.999 and previous["entropy"] < 0.01 and previous["role"] == "positional"
     assert (previous["offset"], previous["offset_share"]) == (-1, 1.0)
     assert previous["special"] == pytest.approx(1 / 7, abs=1e-3)  # only the first of seven has [CLS] before it

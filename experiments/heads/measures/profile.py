@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from experiments.heads.hooks import read_stages
-from experiments.heads.parts import Part, parts_of
+from experiments.heads.parts import Part
 from experiments.heads.trained_run import TrainedRun
 
 MAX_OFFSET = 8  # largest offset of a positional head, in either direction
@@ -72,32 +72,22 @@ def is_rarest(tokens_BM: Tensor, special_BM: Tensor, counts: Tensor, kinds: int 
     return (count <= torch.stack(largest_counts)[:, None]) & ~special_BM
 
 
-def profile_heads(run: TrainedRun) -> tuple[list[dict[str, Any]], dict[Part, int]]:
-    """A row for each softmax head, with its quantities and its role; and the M of each part.
-
-    Layers and heads count from 1 in each part.
-    """
-    parts = parts_of(run.model)
-    sums: list[dict[str, Tensor]] = [{} for _ in run.model.attentions]
-    queries, lengths = dict.fromkeys(parts, 0), dict.fromkeys(parts, 0)
+def profile_heads(run: TrainedRun, part: Part) -> list[dict[str, Any]]:
+    """A row for each softmax head of a part, with its quantities and its role. Layers and heads count from 1."""
+    sums: list[dict[str, Tensor]] = [{} for _ in part.places]
+    queries = 0
     for inputs in run.text_batches():
-        layers = read_stages(run.model, inputs, "weights")
-        for part in parts:
-            content = ~run.is_special(inputs[part.queries])
-            queries[part] += int(content.sum())
-            for place in part.places:
-                weights = layers[place]["weights"]
-                lengths[part] = max(lengths[part], weights.shape[-1])
-                for name, values in _quantities(run, part, weights, inputs[part.memory]).items():
-                    total = (values * content[:, None]).double().sum((0, 2))
-                    sums[place][name] = sums[place].get(name, 0) + total
-    rows = [
+        stages = read_stages(run.model, inputs, "weights")
+        content = ~run.is_special(inputs[part.queries])
+        queries += int(content.sum())
+        for totals, place in zip(sums, part.places, strict=True):
+            for name, values in _quantities(run, part, stages[place]["weights"], inputs[part.memory]).items():
+                totals[name] = totals.get(name, 0) + (values * content[:, None]).double().sum((0, 2))
+    return [
         row
-        for part in parts
-        for layer, place in enumerate(part.places, 1)
-        for row in _rows(part, layer, {name: (total / queries[part]).tolist() for name, total in sums[place].items()})
+        for layer, totals in enumerate(sums, 1)
+        for row in _rows(part, layer, {name: (total / queries).tolist() for name, total in totals.items()})
     ]
-    return rows, lengths
 
 
 def _rows(part: Part, layer: int, means: dict[str, list[float]]) -> Iterator[dict[str, Any]]:
@@ -107,8 +97,8 @@ def _rows(part: Part, layer: int, means: dict[str, list[float]]) -> Iterator[dic
             name: each[head] for name, each in means.items() if not name.startswith(("points_to_", "several"))
         }
         row["entropy_share"] /= means["several"][0] or 1.0
-        row |= part.row | {"layer": layer, "head": head + 1}
-        if part.places_compare:
+        row |= {"layer": layer, "head": head + 1}
+        if part.queries == part.memory:
             share_by_offset = {
                 offset: means[f"points_to_{offset}"][head] for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)
             }
@@ -130,7 +120,7 @@ def _quantities(run: TrainedRun, part: Part, weights: Tensor, memory_BM: Tensor)
         "special": weight_on(weights, special),
         "rarest": rare[:, None].expand(-1, weights.shape[1], -1).gather(-1, weights.argmax(-1)),
     }
-    if part.places_compare:
+    if part.queries == part.memory:
         offsets = offset_pointed_to(weights)
         quantities |= {
             "previous": weight_at(weights, -1),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -11,8 +11,8 @@ from experiments.heads import figures
 from experiments.heads.hooks import has_stages
 from experiments.heads.measures import distance
 from experiments.heads.options import HeadsOptions
-from experiments.heads.parts import parts_of
-from experiments.heads.section import Section
+from experiments.heads.parts import Part
+from experiments.heads.section import Findings, Section, over_parts
 from experiments.heads.trained_run import TrainedRun
 
 ALIKE = 0.001  # nats: a smaller mean distance is none
@@ -24,37 +24,37 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     """The section; None without a softmax."""
     if not has_stages(run.model, "weights"):
         return None
-    sentences, pictures = [], {}
-    tables: dict[str, list[dict[str, Any]]] = {"distances": [], "plane": [], "distance_within_layers": []}
-    for part in parts_of(run.model):
-        head_distances, layer_heads = distance.head_distances(run, part)
-        points = distance.embed_in_plane(head_distances)
-        layers = [layer for layer, _ in layer_heads]
-        within = distance.within_layers(head_distances, np.array(layers))
-        trend = trend_with_depth(within, *distance.within_and_between(head_distances, np.array(layers)))
-        sentences.append(f"{part.title}: {trend}" if part.title and trend else trend)
-        tables["distances"] += [
-            part.row | {"layer": layer, "head": head, "other_layer": other_layer, "other_head": other_head,
-                        "distance": float(head_distances[i, j])}
-            for i, (layer, head) in enumerate(layer_heads)
-            for j, (other_layer, other_head) in enumerate(layer_heads)
-            if i < j
-        ]  # fmt: skip
-        tables["plane"] += [
-            part.row | {"layer": layer, "head": head, "x": float(x), "y": float(y)}
-            for (layer, head), (x, y) in zip(layer_heads, points, strict=True)
-        ]
-        tables["distance_within_layers"] += [
-            part.row | {"layer": layer, "distance": value} for layer, value in within.items()
-        ]
-        picture = figures.head_plane(points, layers, [head for _, head in layer_heads], within)
-        pictures[part.of("distances")] = figures.titled(picture, part.title)
+    found = over_parts(run.model, functools.partial(_distances, run))
     text = (
         "The distance of two heads is the Jensen-Shannon divergence between their weights, averaged over held-out "
         "tokens. It is 0 for heads that attend alike, and at most ln 2 = 0.69 nats. The picture shows the distances "
-        f"in two dimensions. {' '.join(filter(None, sentences))} {IN_BERT}"
+        f"in two dimensions. {found.text} {IN_BERT}"
     )
-    return Section("Which heads attend alike", text, pictures, tables)
+    return Section("Which heads attend alike", text, found.figures, found.tables)
+
+
+def _distances(run: TrainedRun, part: Part) -> Findings:
+    head_distances, layer_heads = distance.head_distances(run, part)
+    points = distance.embed_in_plane(head_distances)
+    layers = [layer for layer, _ in layer_heads]
+    within = distance.within_layers(head_distances, np.array(layers))
+    distances = [
+        {"layer": layer, "head": head, "other_layer": other_layer, "other_head": other_head,
+         "distance": float(head_distances[i, j])}
+        for i, (layer, head) in enumerate(layer_heads)
+        for j, (other_layer, other_head) in enumerate(layer_heads)
+        if i < j
+    ]  # fmt: skip
+    plane = [
+        {"layer": layer, "head": head, "x": float(x), "y": float(y)}
+        for (layer, head), (x, y) in zip(layer_heads, points, strict=True)
+    ]
+    by_layer = [{"layer": layer, "distance": value} for layer, value in within.items()]
+    return Findings(
+        {"distances": figures.head_plane(points, layers, [head for _, head in layer_heads], within)},
+        {"distances": distances, "plane": plane, "distance_within_layers": by_layer},
+        trend_with_depth(within, *distance.within_and_between(head_distances, np.array(layers))),
+    )
 
 
 def trend_with_depth(within: dict[int, float], within_mean: float, between_mean: float) -> str:

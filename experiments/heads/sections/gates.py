@@ -18,22 +18,17 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         return None
     batches = list(run.masked_batches())
     model, gates = l0_gates.finetune_with_gates(run, options.gates, options.penalty)
-    closed = [
-        (layer, head)
-        for layer, of_layer in enumerate(gates)
-        for head, gate in enumerate(of_layer.tolist())
-        if gate == 0
-    ]
-    total = sum(value_heads(model))
-    loss_before = pruning.loss_without_heads(run.model, batches, [])
-    loss_after = pruning.loss_with_gates(model, batches, gates)
-    importances = importance.normalized_by_layer(importance.by_gradient(run.model, batches))
-    pruned_loss = pruning.loss_without_heads(run.model, batches, pruning.removal_order(importances)[: len(closed)])
     rows = [
         {"layer": layer, "head": head, "gate": gate}
         for layer, of_layer in enumerate(gates, 1)
         for head, gate in enumerate(of_layer.tolist(), 1)
     ]
+    closed = [(row["layer"] - 1, row["head"] - 1) for row in rows if row["gate"] == 0]
+    total = sum(value_heads(model))
+    loss_before = pruning.loss_without_heads(run.model, batches, [])
+    loss_after = pruning.loss_with_gates(model, batches, gates)
+    importances = importance.normalized_by_layer(importance.by_gradient(run.model, batches))
+    pruned_loss = pruning.loss_without_heads(run.model, batches, pruning.removal_order(importances)[: len(closed)])
     text = (
         f"The model was fine-tuned for {options.gates} steps with hard-concrete gates on its heads' outputs, at a "
         f"penalty of {options.penalty} nats for each open head (Voita et al.). {total - len(closed)} of {total} heads "

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
+from torch import Tensor
 
 from experiments.heads import figures
 from experiments.heads.hooks import value_heads
 from experiments.heads.measures import importance, pruning
 from experiments.heads.options import HeadsOptions
-from experiments.heads.parts import parts_of
-from experiments.heads.section import Section, layer_head_matrix
+from experiments.heads.parts import Part
+from experiments.heads.section import Findings, Section, layer_head_matrix, over_parts
 from experiments.heads.trained_run import TrainedRun
 from experiments.measure.quality import unigram_loss
 from experiments.model.transformer import Transformer
@@ -33,57 +34,42 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section:
     removed_counts = np.unique(np.linspace(0, total, PRUNING_POINTS + 1).round().astype(int)).tolist()
     orders = {"by gradient": [pruning.removal_order(normalized)], "by relevance": [pruning.removal_order(relevance)]}
     orders["in random order"] = [pruning.random_order(model, seed) for seed in range(RANDOM_ORDERS)]
-    rows, curves = [], {}
-    for name, draws in orders.items():
-        losses = np.array(
-            [
-                [pruning.loss_without_heads(model, batches, order[:removed]) for removed in removed_counts]
-                for order in draws
-            ]
-        )
-        curves[name] = ([total - removed for removed in removed_counts], losses.mean(0).tolist())
-        rows += [
-            {"order": name, "draw": draw, "heads_left": total - removed, "loss": float(losses[draw, index])}
-            for draw in range(len(draws))
-            for index, removed in enumerate(removed_counts)
-        ]
-        if name == "in random order":
-            spread = ([total - removed for removed in removed_counts], losses.min(0).tolist(), losses.max(0).tolist())
-    full_loss = curves["by gradient"][1][0]
-    ablation = [
-        part.row | {"layer": layer, "head": head + 1, "loss": loss, "increase": loss - full_loss}
-        for part in parts_of(model)
-        for layer, place in enumerate(part.places, 1)
-        for head, loss in enumerate(pruning.loss_without_each(model, batches, place))
-    ]
-    heads = [
-        part.row | {"layer": layer, "head": head, "gradient": float(by_gradient), "gradient_in_layer": float(share),
-                    "relevance": float(by_relevance)}
-        for part in parts_of(model)
-        for layer, columns in enumerate([(gradient[i], normalized[i], relevance[i]) for i in part.places], 1)
-        for head, (by_gradient, share, by_relevance) in enumerate(zip(*columns, strict=True), 1)
+    rows = [
+        {"order": name, "draw": draw, "heads_left": total - removed,
+         "loss": pruning.loss_without_heads(model, batches, order[:removed])}
+        for name, draws in orders.items()
+        for draw, order in enumerate(draws)
+        for removed in removed_counts
     ]  # fmt: skip
-    heads_needed = {
-        name: min(heads_left for heads_left, loss in zip(*curve, strict=True) if loss <= full_loss + NEGLIGIBLE_LOSS)
-        for name, curve in curves.items()
+    heads_left = [total - removed for removed in removed_counts]
+    losses = {
+        name: np.array([row["loss"] for row in rows if row["order"] == name]).reshape(len(draws), -1)
+        for name, draws in orders.items()
     }
+    curves = {name: (heads_left, each.mean(0).tolist()) for name, each in losses.items()}
+    random = losses["in random order"]
+    spread = (heads_left, random.min(0).tolist(), random.max(0).tolist())
+    full_loss = curves["by gradient"][1][0]
+    importances = {"gradient": gradient, "gradient_in_layer": normalized, "relevance": relevance}
+    found = over_parts(model, lambda part: _single_heads(model, batches, part, importances, full_loss))
+    negligible = full_loss + NEGLIGIBLE_LOSS
+    heads_needed = [
+        f"{min(left for left, loss in zip(*curve, strict=True) if loss <= negligible)} heads left ({name})"
+        for name, curve in curves.items()
+    ]
     text = (
         f"The heads of this section are the {total} whose outputs the layers pass on. The gradient of a head is "
         "|d loss / d gate| (Michel et al.), and its relevance is its share of the likeliest token's score (Voita et "
         f"al.). With all heads the loss of these {run.sequences} sequences is {full_loss:.3f} nats"
         + (
             "; without any head it is at most 0.05 higher, so these heads do nothing yet."
-            if curves["by gradient"][1][-1] <= full_loss + NEGLIGIBLE_LOSS
-            else "; it is at most 0.05 higher with "
-            + ", ".join(f"{heads_left} heads left ({name})" for name, heads_left in heads_needed.items())
-            + "."
+            if curves["by gradient"][1][-1] <= negligible
+            else f"; it is at most 0.05 higher with {', '.join(heads_needed)}."
         )
-        + f" {_of_ablation(ablation)}"
+        + f" {_of_ablation(found.tables['ablation'])}"
     )
-    pictures = _heatmaps(model, heads, ablation) | {
-        "pruning": figures.pruning_curve(curves, spread, _unigram_loss(run, batches)),
-    }
-    return Section("Which heads matter", text, pictures, {"importance": heads, "ablation": ablation, "pruning": rows})
+    pictures = found.figures | {"pruning": figures.pruning_curve(curves, spread, _unigram_loss(run, batches))}
+    return Section("Which heads matter", text, pictures, found.tables | {"pruning": rows})
 
 
 def _of_ablation(ablation: list[dict[str, Any]]) -> str:
@@ -96,19 +82,27 @@ def _of_ablation(ablation: list[dict[str, Any]]) -> str:
     )
 
 
-def _heatmaps(model: Transformer, heads: list[dict[str, Any]], ablation: list[dict[str, Any]]) -> dict[str, Figure]:
-    """The importances of each part, by the name of the file."""
-    pictures = {}
-    for part in parts_of(model):
-        rows = part.rows_of(heads)
-        panels = {
-            "gradient (nats per predicted token)": layer_head_matrix(rows, "gradient"),
-            "gradient, l2 norm 1 in a layer": layer_head_matrix(rows, "gradient_in_layer"),
-            "relevance, sum 1 in a layer": layer_head_matrix(rows, "relevance"),
-            "rise of the loss without the head (nats)": layer_head_matrix(part.rows_of(ablation), "increase"),
-        }
-        pictures[part.of("importance")] = figures.titled(figures.layer_head_heatmaps(panels), part.title)
-    return pictures
+def _single_heads(
+    model: Transformer, batches: list[Batch], part: Part, importances: Mapping[str, list[Tensor]], full_loss: float
+) -> Findings:
+    """The importances of each head of a part, and the loss without it."""
+    heads = [
+        {"layer": layer, "head": head + 1} | {name: float(values[place][head]) for name, values in importances.items()}
+        for layer, place in enumerate(part.places, 1)
+        for head in range(value_heads(model)[place])
+    ]
+    ablation = [
+        {"layer": layer, "head": head, "loss": loss, "increase": loss - full_loss}
+        for layer, place in enumerate(part.places, 1)
+        for head, loss in enumerate(pruning.loss_without_each(model, batches, place), 1)
+    ]
+    panels = {
+        "gradient (nats per predicted token)": layer_head_matrix(heads, "gradient"),
+        "gradient, l2 norm 1 in a layer": layer_head_matrix(heads, "gradient_in_layer"),
+        "relevance, sum 1 in a layer": layer_head_matrix(heads, "relevance"),
+        "rise of the loss without the head (nats)": layer_head_matrix(ablation, "increase"),
+    }
+    return Findings({"importance": figures.layer_head_heatmaps(panels)}, {"importance": heads, "ablation": ablation})
 
 
 def _unigram_loss(run: TrainedRun, batches: list[Batch]) -> float:

@@ -10,8 +10,7 @@ from torch import Tensor
 from experiments.heads import figures
 from experiments.heads.measures import projections
 from experiments.heads.options import HeadsOptions
-from experiments.heads.parts import parts_of
-from experiments.heads.section import Section
+from experiments.heads.section import Findings, Section, over_parts
 from experiments.heads.trained_run import TrainedRun
 
 
@@ -20,37 +19,35 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     matrices = projections.static_projections(run.model)
     if not any(matrices):
         return None
-    parts = parts_of(run.model)
+    found = over_parts(run.model, lambda part: _projections([matrices[place] for place in part.places]))
+    text = _in_words([matrix for by_name in matrices for matrix in by_name.values()])
+    return Section("How the heads talk", text, found.figures, found.tables)
+
+
+def _projections(layers: list[dict[str, Tensor]]) -> Findings:
+    matrices = [(layer, name, matrix) for layer, each in enumerate(layers, 1) for name, matrix in each.items()]
     entries = [
-        part.row | {"layer": layer, "matrix": name, "before": i, "after": j, "value": value}
-        for part in parts
-        for layer, by_name in enumerate([matrices[place] for place in part.places], 1)
-        for name, matrix in by_name.items()
+        {"layer": layer, "matrix": name, "before": i, "after": j, "value": value}
+        for layer, name, matrix in matrices
         for i, row in enumerate(matrix.tolist(), 1)
         for j, value in enumerate(row, 1)
     ]
     summary: list[dict[str, Any]] = [
-        part.row | {"layer": layer, "matrix": name, "from_identity": projections.distance_from_identity(matrix),
+        {"layer": layer, "matrix": name, "from_identity": projections.distance_from_identity(matrix),
          "off_diagonal": projections.off_diagonal_share(matrix), "partners": projections.effective_partners(matrix)}
-        for part in parts
-        for layer, by_name in enumerate([matrices[place] for place in part.places], 1)
-        for name, matrix in by_name.items()
+        for layer, name, matrix in matrices
     ]  # fmt: skip
-    pictures = {}
-    for part in parts:
-        curves: dict[str, list[float | None]] = {}
-        for row in part.rows_of(summary):
-            curves.setdefault(f"{row['matrix']} identity", []).append(row["from_identity"])
-            curves.setdefault(f"{row['matrix']} diagonal", []).append(row["off_diagonal"])
-        layers = [{name: matrix.numpy() for name, matrix in matrices[place].items()} for place in part.places]
-        chances = {
-            projections.random_off_diagonal(matrix) for place in part.places for matrix in matrices[place].values()
-        }
-        pictures[part.of("projections")] = figures.titled(figures.projection_maps(layers), part.title)
-        distances = figures.projection_distances(curves, chances.pop() if len(chances) == 1 else None)
-        pictures[part.of("projection_distances")] = figures.titled(distances, part.title)
-    text = _in_words([matrix for by_name in matrices for matrix in by_name.values()])
-    return Section("How the heads talk", text, pictures, {"projections": entries, "projection_distances": summary})
+    curves: dict[str, list[float | None]] = {}
+    for row in summary:
+        curves.setdefault(f"{row['matrix']} identity", []).append(row["from_identity"])
+        curves.setdefault(f"{row['matrix']} diagonal", []).append(row["off_diagonal"])
+    chances = {projections.random_off_diagonal(matrix) for _, _, matrix in matrices}
+    arrays = [{name: matrix.numpy() for name, matrix in by_name.items()} for by_name in layers]
+    pictures = {
+        "projections": figures.projection_maps(arrays),
+        "projection_distances": figures.projection_distances(curves, chances.pop() if len(chances) == 1 else None),
+    }
+    return Findings(pictures, {"projections": entries, "projection_distances": summary})
 
 
 def _in_words(matrices: list[Tensor]) -> str:

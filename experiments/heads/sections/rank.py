@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterator
+
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -14,12 +16,12 @@ from experiments.heads import figures
 from experiments.heads.hooks import has_stages, read_stages
 from experiments.heads.measures import rank
 from experiments.heads.options import HeadsOptions
-from experiments.heads.parts import Part, parts_of
-from experiments.heads.section import Section
+from experiments.heads.parts import Part
+from experiments.heads.section import Findings, Section, layer_head_matrix, over_parts
 from experiments.heads.trained_run import TrainedRun
 
 RANK_SEQUENCES = 8
-BEFORE_AND_AFTER: tuple[Stage, Stage] = ("logits", "mixed_logits")
+MIXING: dict[Stage, str] = {"logits": "before mixing", "mixed_logits": "after mixing"}
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
@@ -28,23 +30,19 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         return None
     inputs, is_text = _read(run)
     model = run.model.double()
-    stages = [stage for stage in BEFORE_AND_AFTER if has_stages(model, stage)]
+    stages = [stage for stage in MIXING if has_stages(model, stage)]
     try:
         layers = read_stages(model, inputs, *stages, "weights")
     finally:
         model.float()
-    sections = [
-        _of_part(run, part, [layers[place] for place in part.places], is_text[part.queries]) for part in parts_of(model)
-    ]
-    tables = {name: [row for section in sections for row in section.tables[name]] for name in ("rank", "matching")}
-    pictures = {name: figure for section in sections for name, figure in section.figures.items()}
+    found = over_parts(model, functools.partial(_ranks, run, layers, is_text))
     matrix, limit = ("N x M", "the smaller of N and M") if run.has_two_sides else ("N x N", "N")
     text = (
         f"The logits QK^T of a head are an {matrix} matrix of rank at most d_k. Mixed over h heads they can reach h "
-        f"d_k, or {limit}. {' '.join(section.text for section in sections)} A second picture compares the weights of "
-        "logits that are cut down to each rank with the true weights."
+        f"d_k, or {limit}. {found.text} A second picture compares the weights of logits that are cut down to each rank "
+        "with the true weights."
     )
-    return Section("The bottleneck", text, pictures, tables)
+    return Section("The bottleneck", text, found.figures, found.tables)
 
 
 def _read(run: TrainedRun) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
@@ -61,58 +59,60 @@ def _read(run: TrainedRun) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     return inputs, {"tokens": is_source, "decoder_tokens": predicts[:RANK_SEQUENCES]}
 
 
-def _of_part(run: TrainedRun, part: Part, layers: list[dict[str, Tensor]], is_text_BN: Tensor) -> Section:
-    """The section's content for the layers of a part.
+def _ranks(run: TrainedRun, attentions: list[dict[str, Tensor]], is_text: dict[str, Tensor], part: Part) -> Findings:
+    """What is found in a part.
 
-    layers: the stages of each, [B, H, N, M]; is_text_BN: the queries that are not padding.
+    attentions: the stages of each, [B, H, N, M]; is_text: by side, the tokens that are not padding, [B, N].
     """
+    layers, is_text_BN = [attentions[place] for place in part.places], is_text[part.queries]
     # a mask forbids what has no weight in float64; a column to which only padding may attend is padding too
     allowed = [(stages["weights"] != 0) & is_text_BN[:, None, :, None] for stages in layers]
     length = max(int(maps.any(-1).sum(-1).minimum(maps.any(-2).sum(-1)).max()) for maps in allowed)
-    ranks = [rank for rank in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if rank <= length]
-    rows, curves = [], []
-    effective_ranks: dict[str, list[npt.NDArray[np.float64]]] = {"logits": [], "mixed_logits": []}
-    shown = {"logits": "before", "mixed_logits": "after"}
-    is_product = "logits" in layers[0]
-    if not is_product:
-        del shown["logits"]
-    for layer, (stages, allowed_BHNM) in enumerate(zip(layers, allowed, strict=True), 1):
-        divergences = rank.divergence_by_rank(stages["mixed_logits"], ranks, allowed_BHNM).mean(1)
-        curves.append(divergences.mean(1).numpy())
-        for stage in shown:
-            maps = rank.attended(stages[stage], allowed_BHNM.any(1, keepdim=True))
-            numerical, effective = rank.numerical_rank(maps).double().mean(0), rank.effective_rank(maps).mean(0)
-            effective_ranks[stage].append(effective.numpy())
-            rows += [
-                part.row | {"layer": layer, "stage": stage, "head": head, "numerical_rank": n, "effective_rank": e}
-                for head, (n, e) in enumerate(zip(numerical.tolist(), effective.tolist(), strict=True), 1)
-            ]
-    divergence_rows = [
-        part.row | {"layer": layer, "rank": r, "divergence": float(value)}
-        for layer, values in enumerate(curves, 1)
+    ranks = [2**power for power in range(10) if 2**power <= length]
+    shown = {stage: when for stage, when in MIXING.items() if stage in layers[0]}
+    rows = [
+        {"layer": layer, "stage": stage, "head": head, "numerical_rank": numerical, "effective_rank": effective}
+        for layer, (stages, allowed_BHNM) in enumerate(zip(layers, allowed, strict=True), 1)
+        for stage in shown
+        for head, (numerical, effective) in enumerate(_mean_ranks(stages[stage], allowed_BHNM), 1)
+    ]
+    divergences = [
+        rank.divergence_by_rank(stages["mixed_logits"], ranks, allowed_BHNM).mean(1).mean(1).numpy()
+        for stages, allowed_BHNM in zip(layers, allowed, strict=True)
+    ]
+    matching = [
+        {"layer": layer, "rank": r, "divergence": float(value)}
+        for layer, values in enumerate(divergences, 1)
         for r, value in zip(ranks, values, strict=True)
     ]
+    by_mixing = {when: [row for row in rows if row["stage"] == stage] for stage, when in shown.items()}
     sizes = run.model.attentions[part.places[0]].sizes
     heads, key_size = sizes.key_heads, sizes.key_size
-    length_name = "N" if part.places_compare else "min(N, M)"
+    length_name = "N" if part.queries == part.memory else "min(N, M)"
     means = [
-        f"{np.mean([row['numerical_rank'] for row in rows if row['stage'] == stage]):.1f} {when} mixing"
-        for stage, when in shown.items()
+        f"{np.mean([row['numerical_rank'] for row in of_stage]):.1f} {when}" for when, of_stage in by_mixing.items()
     ]
     text = (
-        (f"{part.title}: " if part.title else "")
-        + ("" if is_product else "The logits of this attention are not QK^T, so d_k does not bound their rank. ")
-        + f"With d_k = {key_size}, h d_k = {heads * key_size} and {length_name} = {length}, the mean numerical rank is "
+        f"With d_k = {key_size}, h d_k = {heads * key_size} and {length_name} = {length}, the mean numerical rank is "
         f"{' and '.join(means)}."
     )
+    if "logits" not in shown:
+        text = f"The logits of this attention are not QK^T, so d_k does not bound their rank. {text}"
     lines = {f"key size d_k = {key_size}": key_size, f"length {length_name} = {length}": length}
     if key_size == length:
         lines = {f"key size d_k = length {length_name} = {length}": length}
     if heads * key_size < length:
         lines[f"h d_k = {heads * key_size}"] = heads * key_size
-    by_rank = figures.effective_ranks(effective_ranks["logits"], effective_ranks["mixed_logits"], lines)
+    effective = {when: layer_head_matrix(of_stage, "effective_rank") for when, of_stage in by_mixing.items()}
     pictures = {
-        part.of("rank"): figures.titled(by_rank, part.title),
-        part.of("matching"): figures.titled(figures.rank_divergences(ranks, curves, key_size), part.title),
+        "rank": figures.effective_ranks(effective, lines),
+        "matching": figures.rank_divergences(ranks, divergences, key_size),
     }
-    return Section("", text, pictures, {"rank": rows, "matching": divergence_rows})
+    return Findings(pictures, {"rank": rows, "matching": matching}, text)
+
+
+def _mean_ranks(logits_BHNM: Tensor, allowed_BHNM: Tensor) -> Iterator[tuple[float, float]]:
+    """The numerical and the effective rank of each head, averaged over the sequences."""
+    maps = rank.attended(logits_BHNM, allowed_BHNM.any(1, keepdim=True))
+    numerical, effective = rank.numerical_rank(maps).double().mean(0), rank.effective_rank(maps).mean(0)
+    return zip(numerical.tolist(), effective.tolist(), strict=True)
