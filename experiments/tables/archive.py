@@ -17,7 +17,7 @@ from experiments.tables.conditions import PLAN
 from experiments.tables.definition.folder import files_start
 from experiments.tables.definition.published import PublishedNumber
 from experiments.tables.definition.request import Request, load
-from experiments.tables.report import ENDED, Line, Report, judged_by, without_unnamed_scheme
+from experiments.tables.report import ENDED, Line, Report, without_unnamed_scheme
 from experiments.tables.seed_plan import CheckedPlan, SeedPlan, changed_since
 
 EVIDENCE: dict[str, Evidence] = {each.name: each for each in (Anytime(), Planned(), Waiting())}
@@ -69,16 +69,23 @@ def restored(path: Path) -> Report:
         published_file=Path(file) if file else None, names_seeds=content["names_seeds"],
         chosen_claims=content["chosen_claims"],
     )  # fmt: skip
-    lines, configurations = _lines(content["lines"]), request.configurations.values()
-    if [(of.row, of.scheme) for of in configurations] != [(line["row"], line["positions"]) for line in lines]:
+    lines, configurations = _lines(content["lines"]), request.configurations
+    if [(of.row, of.scheme) for of in configurations.values()] != [(line["row"], line["positions"]) for line in lines]:
         raise Mistake(f"{path}: the rows of {request.name} have changed since", f"attn table {request.name} --out ...")
-    checked = None
+    checked, evidence = None, EVIDENCE[content["evidence"]]
     if content["plan"]:
         plan = SeedPlan(**content["plan"])
         checked = CheckedPlan(plan, changed_since(plan, request))
-    report = Report(
+        evidence = Anytime() if checked.void else evidence
+    # a report computes its other columns anew, in the order of these
+    columns = {
+        key: line | {"label": of.definition.label}
+        for (key, of), line in zip(configurations.items(), lines, strict=True)
+    }
+    return Report(
         request,
-        [line | {"label": of.definition.label} for of, line in zip(configurations, lines, strict=True)],
+        given=columns,
+        measured=columns,
         by_seed=_lines(content["by_seed"]),
         stuck=content["stuck"],
         step_seconds={
@@ -88,12 +95,11 @@ def restored(path: Path) -> Report:
             row: {metric: PublishedNumber(*each) for metric, each in of.items()}
             for row, of in content["printed"].items()
         },
-        evidence=EVIDENCE[content["evidence"]],
+        evidence=evidence,
         plan=checked,
         facts_of_cells=[(name, value) for name, value in content["facts"]],
         notes_of_cells=content["notes"],
     )
-    return judged_by(Anytime(), report) if checked and checked.void else report
 
 
 def with_plans_beside(report: Report, folder: Path) -> Report:

@@ -2,37 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
 
 from experiments.statistics.comparison import ClaimOutcome, Compared, Mark, MarkKind
-from experiments.statistics.plateau import mean_late_gain, stuck, unknown_gain
+from experiments.statistics.plateau import stuck, unknown_gain
 from experiments.tables.definition.table import Budget
 from experiments.tables.sources.source import CellOutcome
 
 
-@dataclass(frozen=True)
-class Training:
-    """The facts about a row's training that affect whether it may decide a claim."""
-
-    stuck: Mapping[MarkKind, str] = field(default_factory=dict)  # reasons why the row may not decide any claim
-    late_gain: float | None = None  # nats that the last tenth of its steps gained, the mean over seeds
-
-
-def training_of(outcomes: Iterable[CellOutcome], budget: Budget) -> Training:
-    """The facts about a row's training, from the outcomes of its cells.
+def stuck_of(outcomes: Sequence[CellOutcome], budget: Budget) -> dict[MarkKind, str]:
+    """Reasons why a row may not decide any claim, from the outcomes of its cells.
 
     A row is stuck if a cell diverged or ended at the plateau, or if it is not known what the last tenth of its training
     gained. Rows of computed cells have no loss of a unigram model, and no mark.
     """
-    outcomes = list(outcomes)
     results = [outcome.result for outcome in outcomes if outcome.state == "done"]
-    diverged = sum(outcome.state == "diverged" for outcome in outcomes)
-    is_loss = budget.score == "validation_loss"
-    reasons = stuck(results, diverged, len(outcomes))
-    if is_loss and (why := unknown_gain(results)):
+    reasons = stuck(results, sum(outcome.state == "diverged" for outcome in outcomes), len(outcomes))
+    if budget.score == "validation_loss" and (why := unknown_gain(results)):
         reasons["unknown gain"] = why
-    return Training(reasons, mean_late_gain(results) if is_loss else None)
+    return reasons
 
 
 def untuned_marks(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from experiments.record.dotted import value_at
 from experiments.statistics.comparison import MarkKind
 from experiments.statistics.evidence import Anytime, Evidence, Interval, interval, standard_error
+from experiments.statistics.plateau import mean_late_gain
 from experiments.tables.conditions import (
     CellOutcomes,
     Conditions,
@@ -25,23 +26,28 @@ from experiments.tables.conditions import (
 )
 from experiments.tables.definition.published import Published, PublishedNumber
 from experiments.tables.definition.request import Request, RowUnderScheme, configuration_key
-from experiments.tables.definition.table import Budget, TableRow
-from experiments.tables.marks import Training, training_of
+from experiments.tables.definition.table import Budget, Direction, TableRow
+from experiments.tables.marks import stuck_of
 from experiments.tables.partial import partial_difference, partial_mean
 from experiments.tables.seed_plan import CheckedPlan
 from experiments.tables.sources.source import CellOutcome, Outcomes, Source
 from experiments.tables.verdict import Measures, Verdict, counting, decide
 
 Line = dict[str, Any]
+# columns of every table
+MEASURED = (
+    "parameters", "step_seconds", "step_time", "steps", "tokens", "processor_seconds", "peak_memory_bytes",
+)  # fmt: skip
 ENDED = ("done", "diverged")  # states of a cell that needs no further training
 
 
 @dataclass(frozen=True)
 class Report:
-    """All data that a rendering shows. The verdicts follow from its other parts."""
+    """All data that a rendering shows. The lines and the verdicts follow from its other parts."""
 
     request: Request
-    lines: list[Line]  # a configuration each: the CSV's columns
+    given: dict[str, Line]  # configuration -> columns that need no result: its sizes, and what the paper printed
+    measured: dict[str, Line]  # configuration -> columns of its results and the bench, besides scores and losses
     by_seed: list[Line]  # a cell each
     stuck: dict[str, Mapping[MarkKind, str]]  # configuration -> reasons why it may not decide any claim
     step_seconds: dict[str, dict[int, float]]  # configuration -> round of the table's bench -> seconds of a step
@@ -82,6 +88,12 @@ class Report:
         return self.cells - sum(cell[self.score] is not None for cell in self.by_seed)
 
     @cached_property
+    def lines(self) -> list[Line]:
+        """A line for each configuration: the CSV's columns."""
+        lines = [self._line(of) for of in self.request.configurations.values()]
+        return [line | self._beside_printed(line, under(line["positions"], lines)) for line in lines]
+
+    @cached_property
     def verdicts(self) -> list[Verdict]:
         """A verdict on every claim that is about this budget."""
         request = self.request
@@ -114,27 +126,96 @@ class Report:
         """The anytime-valid 95% interval of the logarithm of this ratio; None if it is infinite."""
         return interval(Anytime(), [math.log(ratio) for ratio in self.step_ratios(row, other)])
 
+    @cached_property
+    def _cells(self) -> dict[str, list[Line]]:
+        """The lines of the cells of each configuration."""
+        places = {key: (of.row, of.scheme) for key, of in self.request.configurations.items()}
+        return {
+            key: [cell for cell in self.by_seed if (cell["row"], cell["positions"]) == place]
+            for key, place in places.items()
+        }
+
+    @cached_property
+    def _scores(self) -> dict[str, dict[int, float]]:
+        """The scores of each configuration by seed."""
+        return {
+            key: {cell["seed"]: cell[self.score] for cell in cells if cell[self.score] is not None}
+            for key, cells in self._cells.items()
+        }
+
+    def _line(self, of: RowUnderScheme) -> Line:
+        """The columns of a configuration that depend on no other row but the baseline."""
+        request, baseline = self.request, configuration_key(self.request.table.baseline, of.scheme)
+        scores, cells, measured = self._scores[of.key], self._cells[of.key], self.measured[of.key]
+        done = [cell for cell in cells if cell["state"] == "done"]
+        values, finished = list(scores.values()), {seed for of_row in self._scores.values() for seed in of_row}
+        others = {} if of.key == baseline else self._scores[baseline]
+        differences = [scores[seed] - others[seed] for seed in scores if seed in others]
+        low, high = interval(self.evidence, differences) or (None, None)
+        return {
+            "row": of.row, "positions": of.scheme, "label": of.definition.label, **self.given[of.key],
+            self.score: float(np.mean(values)) if values else None,
+            "standard_error": standard_error(values) if values else None,
+            "seeds": len(values),
+            "of_seeds": partial_mean(scores, finished),
+            **{name: measured.get(name) for name in (place.rpartition(".")[2] for place in request.columns)},
+            "difference": float(np.mean(differences)) if differences else None,
+            "difference_low": low, "difference_high": high,
+            "difference_of_seeds": partial_difference(request.table.baseline, scores, others),
+            "unigram_loss": _mean(cell["unigram_loss"] for cell in done),
+            "late_gain": mean_late_gain(done) if request.budget.score == "validation_loss" else None,
+            "mark": " and ".join(self.stuck.get(of.key, {}).values()) or None,
+            **{name: measured[name] for name in MEASURED},
+            "state": _state(cells),
+        }  # fmt: skip
+
+    def _beside_printed(self, line: Line, lines: Sequence[Line]) -> Line:
+        """The rank of a row and the paper's, among the rows that have both numbers, and whether the difference from the
+        baseline has the paper's sign.
+
+        A row whose mean covers only some of the seeds has no rank, and does not count in the ranks of others. Nor has a
+        row that is alone.
+
+        lines: those under the row's scheme of positions.
+        """
+        columns: Line = dict.fromkeys(("rank", "published_rank", "rank_deviation", "sign"))
+        printed, row, baseline = self.request.printed, line["row"], self.request.table.baseline
+        if printed is None:
+            return columns
+        values = {of: numbers[printed.metric].value for of, numbers in self.printed.items()}
+        known = {of: value for of, value in values.items() if value is not None}
+        ours, theirs = _sense(self.request.budget.better), _sense(printed.better)
+        both = [other for other in lines if other["row"] in known and other[self.score] is not None]
+        ranked = [other for other in both if not other["of_seeds"]]
+        if line in ranked and len(ranked) > 1:
+            rank = 1 + sum(ours * (other[self.score] - line[self.score]) > 0 for other in ranked)
+            published_rank = 1 + sum(theirs * (known[other["row"]] - known[row]) > 0 for other in ranked)
+            columns |= {"rank": rank, "published_rank": published_rank, "rank_deviation": rank - published_rank}
+        if line in both and baseline in known and row != baseline:
+            columns["sign"] = _sign(line, ours, theirs * (known[row] - known[baseline]))
+        return columns
+
     def _measures(self, scheme: str) -> Measures:
         """The numbers that claims can be about under one scheme, by the row's own key."""
-        request = self.request
-        keys = {of.row: key for key, of in request.configurations.items() if of.scheme == scheme}
+        tunings = self.request.tunings
+        keys = {of.row: key for key, of in self.request.configurations.items() if of.scheme == scheme}
         lines = {line["row"]: line for line in under(scheme, self.lines)}
-        cells: dict[str, list[Line]] = {row: [] for row in lines}
-        for cell in under(scheme, self.by_seed):
-            if cell[self.score] is not None:
-                cells[cell["row"]].append(cell)
         return Measures(
-            score={row: {cell["seed"]: cell[self.score] for cell in of_row} for row, of_row in cells.items()},
+            score={row: self._scores[key] for row, key in keys.items()},
             step_time={row: self.step_seconds.get(key, {}) for row, key in keys.items()},
             parameters={
-                row: {cell["seed"]: count for cell in of_row if cell["state"] == "done"}
-                for row, of_row in cells.items()
+                row: {
+                    cell["seed"]: count
+                    for cell in self._cells[key]
+                    if cell["state"] == "done" and cell[self.score] is not None
+                }
+                for row, key in keys.items()
                 if (count := lines[row]["parameters"])
             },
             sizes=lines,
             stuck={row: self.stuck[key] for row, key in keys.items() if key in self.stuck},
             late_gain={row: line["late_gain"] for row, line in lines.items() if line["late_gain"] is not None},
-            untuned=[row for row, key in keys.items() if key in request.tunings and not request.tunings[key].is_fair],
+            untuned=[row for row, key in keys.items() if key in tunings and not tunings[key].is_fair],
         )
 
 
@@ -151,46 +232,20 @@ def report(
         for cell in source.cells(seeds)
         if cell.seed in request.seeds or all_outcomes[cell].state != "missing"
     }
-    configurations = request.configurations
-    sizes = {key: source.sizes(key) for key in configurations}
-    scores = _scores(request.budget, outcomes)
-    trainings = {key: training_of(_of_row(outcomes, key), request.budget) for key in configurations}
-    printed = _printed(request.rows, conditions.published)
-    finished = {seed for of_row in scores.values() for seed in of_row}
-    lines = [
-        {"row": of.row, "positions": of.scheme, "label": of.definition.label, **sizes[key],
-         **_published_columns(conditions.published, printed.get(of.row)),
-         **_measured_columns(request, of, scores, _of_row(outcomes, key), trainings[key], finished, conditions)}
-        for key, of in configurations.items()
-    ]  # fmt: skip
-    measured = Report(
-        request, lines, list(_by_seed(request, outcomes, scores)),
-        {key: training.stuck for key, training in trainings.items() if training.stuck},
-        conditions.step_times.seconds, printed, conditions.evidence, conditions.plan,
+    configurations, seconds = request.configurations, conditions.step_times.seconds
+    published, printed = conditions.published, _printed(request.rows, conditions.published)
+    of_rows = {key: [outcomes[place] for place in outcomes if place[0] == key] for key in configurations}
+    return Report(
+        request,
+        {key: source.sizes(key) | _published_columns(published, printed.get(of.row))
+         for key, of in configurations.items()},
+        {key: _measured(request, of, of_rows[key], seconds) for key, of in configurations.items()},
+        list(_by_seed(request, outcomes, _scores(request.budget, outcomes))),
+        {key: stuck for key, of_row in of_rows.items() if (stuck := stuck_of(of_row, request.budget))},
+        seconds, printed, conditions.evidence, conditions.plan,
         list(facts_of_cells(request, outcomes, conditions)),
         list(notes_of_cells(request, outcomes, conditions.step_times)),
     )  # fmt: skip
-    return judged_by(conditions.evidence, measured)
-
-
-def judged_by(evidence: Evidence, report: Report) -> Report:
-    """The report with the intervals of this evidence, and the ranks and signs that follow."""
-    request, lines = report.request, []
-    scores = {
-        (cell["row"], cell["positions"], cell["seed"]): cell[report.score]
-        for cell in report.by_seed
-        if cell[report.score] is not None
-    }
-    for line in report.lines:
-        own, of_baseline = (
-            {seed: score for (row, scheme, seed), score in scores.items() if (row, scheme) == (each, line["positions"])}
-            for each in (line["row"], request.table.baseline)
-        )
-        differences = _differences(own, of_baseline) if line["row"] != request.table.baseline else []
-        low, high = interval(evidence, differences) or (None, None)
-        lines.append(line | {"difference_low": low, "difference_high": high})
-    _rank(request, lines, report.printed)
-    return replace(report, evidence=evidence, lines=lines)
 
 
 def under(scheme: str, lines: Sequence[Line]) -> list[Line]:
@@ -201,10 +256,6 @@ def under(scheme: str, lines: Sequence[Line]) -> list[Line]:
 def without_unnamed_scheme(lines: Sequence[Line]) -> list[Line]:
     """The lines as files have them: without the column `positions` if the table has no schemes."""
     return [{key: value for key, value in line.items() if key != "positions" or value} for line in lines]
-
-
-def _of_row(outcomes: CellOutcomes, key: str) -> list[CellOutcome]:
-    return [outcome for (row, _), outcome in outcomes.items() if row == key]
 
 
 def _scores(budget: Budget, outcomes: CellOutcomes) -> dict[str, dict[int, float]]:
@@ -256,83 +307,30 @@ def _published_columns(published: Published | None, numbers: dict[str, Published
     return columns
 
 
-def _measured_columns(
-    request: Request, of: RowUnderScheme, scores_of: Mapping[str, dict[int, float]], outcomes: Sequence[CellOutcome],
-    training: Training, finished: Set[int], conditions: Conditions,
-) -> Line:  # fmt: skip
-    baseline = request.table.baseline
-    under_it = configuration_key(baseline, of.scheme)
-    scores, baseline_scores = scores_of.get(of.key, {}), scores_of.get(under_it, {})
-    seconds_of = conditions.step_times.seconds
-    seconds, baseline_seconds = seconds_of.get(of.key, {}), seconds_of.get(under_it, {})
-    values = list(scores.values())
-    differences = _differences(scores, baseline_scores) if of.row != baseline else []
+def _measured(
+    request: Request, of: RowUnderScheme, outcomes: Sequence[CellOutcome], step_seconds: Mapping[str, dict[int, float]]
+) -> Line:
+    """Numbers of the finished cells and of the bench: means and medians, but the most of the memory."""
     results = [outcome.result for outcome in outcomes if outcome.state == "done"]
+    places = [*request.columns, "steps", "tokens", "processor_seconds"]
+    seconds = step_seconds.get(of.key, {})
+    ratios = _ratios(seconds, step_seconds.get(configuration_key(request.table.baseline, of.scheme), {}))
     return {
-        request.budget.score_name: float(np.mean(values)) if values else None,
-        "standard_error": standard_error(values) if values else None,
-        "seeds": len(values),
-        "of_seeds": partial_mean(scores, finished),
-        **{place.rpartition(".")[2]: _mean(value_at(result, place) for result in results) for place in request.columns},
-        "difference": float(np.mean(differences)) if differences else None,
-        **dict.fromkeys(("difference_low", "difference_high")),  # depend on the evidence
-        "difference_of_seeds": None if of.row == baseline else partial_difference(baseline, scores, baseline_scores),
-        "unigram_loss": _mean(result["unigram_loss"] for result in results),
-        "late_gain": training.late_gain,
-        "mark": " and ".join(training.stuck.values()) or None,
+        **{place.rpartition(".")[2]: _mean(value_at(result, place) for result in results) for place in places},
         "parameters": _first(value_at(result, "parameters.total") for result in results),
-        "step_seconds": median(seconds.values()) if seconds else None,
-        "step_time": _ratio(seconds, baseline_seconds),
-        **{name: _mean(result[name] for result in results) for name in ("steps", "tokens", "processor_seconds")},
         "peak_memory_bytes": max((result["peak_memory_bytes"] or 0 for result in results), default=0) or None,
-        "state": _state(outcomes),
+        "step_seconds": median(seconds.values()) if seconds else None,
+        "step_time": median(ratios) if ratios else None,
     }
-
-
-def _differences(scores: Mapping[int, float], baseline_scores: Mapping[int, float]) -> list[float]:
-    return [scores[seed] - baseline_scores[seed] for seed in scores if seed in baseline_scores]
-
-
-def _ratio(of_row: Mapping[int, float], of_baseline: Mapping[int, float]) -> float | None:
-    """The step time relative to the baseline's: the median of the ratios in each of the bench's rounds."""
-    ratios = _ratios(of_row, of_baseline)
-    return median(ratios) if ratios else None
 
 
 def _ratios(of_row: Mapping[int, float], of_other: Mapping[int, float]) -> list[float]:
     return [of_row[turn] / of_other[turn] for turn in of_row if turn in of_other]
 
 
-def _rank(request: Request, lines: Sequence[Line], printed: Mapping[str, dict[str, PublishedNumber]]) -> None:
-    """Under each scheme, ranks among the rows that have both numbers, and whether the difference from the baseline has
-    the paper's sign.
-
-    A row whose mean covers only some of the seeds has no rank, and does not count in the ranks of others. Nor has a
-    row that is alone.
-    """
-    for scheme in request.schemes:
-        _rank_under(request, under(scheme, lines), printed)
-
-
-def _rank_under(request: Request, lines: Sequence[Line], printed: Mapping[str, dict[str, PublishedNumber]]) -> None:
-    score, baseline = request.budget.score_name, request.table.baseline
-    theirs: dict[str, float] = {}
-    if request.printed:
-        metric = request.printed.metric
-        theirs = {row: value for row, numbers in printed.items() if (value := numbers[metric].value) is not None}
-    both = [line for line in lines if line["row"] in theirs and line[score] is not None]
-    ranked = [line for line in both if not line["of_seeds"]]
-    our_sign = 1 if request.budget.better == "higher" else -1
-    their_sign = 1 if request.printed and request.printed.better == "higher" else -1
-    for line in lines:
-        row = line["row"]
-        line |= {"rank": None, "published_rank": None, "rank_deviation": None, "sign": None}
-        if line in ranked and len(ranked) > 1:
-            line["rank"] = 1 + sum(our_sign * (other[score] - line[score]) > 0 for other in ranked)
-            line["published_rank"] = 1 + sum(their_sign * (theirs[other["row"]] - theirs[row]) > 0 for other in ranked)
-            line["rank_deviation"] = line["rank"] - line["published_rank"]
-        if line in both and baseline in theirs and row != baseline:
-            line["sign"] = _sign(line, our_sign, their_sign * (theirs[row] - theirs[baseline]))
+def _sense(better: Direction) -> int:
+    """The sign of a difference that is an advantage."""
+    return 1 if better == "higher" else -1
 
 
 def _sign(line: Line, our_sign: int, published_gain: float) -> str:
@@ -342,10 +340,10 @@ def _sign(line: Line, our_sign: int, published_gain: float) -> str:
     return "same" if our_sign * line["difference"] * published_gain > 0 else "opposite"
 
 
-def _state(outcomes: Sequence[CellOutcome]) -> str:
-    done = sum(outcome.state == "done" for outcome in outcomes)
-    others = distinct(outcome.state for outcome in outcomes if outcome.state != "done")
-    return "done" if not others else f"{done} of {len(outcomes)} done, {', '.join(others)}"
+def _state(cells: Sequence[Line]) -> str:
+    done = sum(cell["state"] == "done" for cell in cells)
+    others = distinct(cell["state"] for cell in cells if cell["state"] != "done")
+    return "done" if not others else f"{done} of {len(cells)} done, {', '.join(others)}"
 
 
 def _first(values: Iterator[Any]) -> Any:

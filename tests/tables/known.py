@@ -6,6 +6,7 @@ from experiments.record.result import UNKNOWN
 from experiments.tables.conditions import Conditions
 from experiments.tables.definition import published
 from experiments.tables.definition.request import Request, load
+from experiments.tables.definition.table import Scheme
 from experiments.tables.report import Report, report
 from experiments.tables.sources.source import CellOutcome, Outcomes, TableCell
 from experiments.tables.step_times import StepTimes
@@ -44,7 +45,7 @@ class Known:
         return []
 
     def sizes(self, row: str) -> dict[str, object]:
-        heads = int(row[1:])
+        heads = int(row.partition("@")[0][1:])
         return {
             "variant": "multi_head",
             "h_k": heads,
@@ -74,9 +75,13 @@ def made(
     table=None,
     step_times: StepTimes = STEP_TIMES,
 ) -> Report:
-    outcomes = {(row, seed): done(loss) for row, losses in LOSSES.items() for seed, loss in enumerate(losses)}
-    source = Known(outcomes | (changes or {}))
     request = Request(NAME, table or load(NAME), "nano", range(6), overrides, published_file=file)
+    outcomes = {
+        (key, seed): done(loss)
+        for key, of in request.configurations.items()
+        for seed, loss in enumerate(LOSSES[of.row])
+    }
+    source = Known(outcomes | (changes or {}))
     return report_of(request, source, Conditions(published.published_of(request), step_times))
 
 
@@ -97,6 +102,12 @@ def uneven() -> Report:
     return made(
         changes | {(row, seed): done(loss) for row, losses in UNEVEN.items() for seed, loss in enumerate(losses)}
     )
+
+
+def table_under(*schemes: str):
+    """The table under schemes of positions, of which it has none."""
+    positions = {name: Scheme(label=name, overrides=f"model.position={name}") for name in schemes}
+    return load(NAME).model_copy(update={"positions": positions})
 
 
 def untuned_table():

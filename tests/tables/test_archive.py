@@ -18,7 +18,7 @@ from experiments.tables.archive import archive, restored
 from experiments.tables.rendering.figure import save_figure
 from experiments.tables.rendering.index import write_index
 from experiments.tables.rendering.render import ENDINGS, as_csv, claim_rows, render, write_all
-from experiments.tables.report import Report, judged_by, without_unnamed_scheme
+from experiments.tables.report import Report, without_unnamed_scheme
 from experiments.tables.seed_plan import CheckedPlan, SeedPlan
 from experiments.tables.sources.source import CellOutcome
 from tests.tables.known import made, untuned_table
@@ -93,7 +93,7 @@ def _planned(evidence: Evidence, **changes) -> Report:
     plan = SeedPlan(**parts | {"table": request.name, "budget": "nano", "seeds": [*range(6)]} | changes)
     checked = CheckedPlan(plan, seed_plan.changed_since(plan, request))
     facts = [*report.facts_of_cells, ("plan", "planned on 2026-11-21: seeds 6 to 9, 2 comparisons")]
-    return judged_by(evidence, replace(report, request=request, plan=checked, facts_of_cells=facts))
+    return replace(report, request=request, evidence=evidence, plan=checked, facts_of_cells=facts)
 
 
 def _there_and_back(report: Report, path: Path) -> Report:
@@ -129,7 +129,7 @@ def test_seeds_are_planned_only_by_a_plan_that_still_describes_the_table(tmp_pat
     assert found.evidence.name == "anytime" and "anytime-valid" in dict(found.facts)["evidence"]
     of_seeds, of_others = (value for name, value in found.facts if name == "plan")
     assert of_seeds.endswith(f"; {why}") and of_others == "planned on 2026-11-21: seeds 6 to 9, 2 comparisons"
-    anytime = judged_by(Anytime(), planned)
+    anytime = replace(planned, evidence=Anytime())
     assert found.lines == anytime.lines == made().lines
     assert [claim.word for claim in found.verdicts] == [claim.word for claim in anytime.verdicts]
     archive(found, path)
@@ -182,6 +182,8 @@ def test_numbers_that_were_changed_or_whose_table_has_changed_are_refused(tmp_pa
     with pytest.raises(Mistake, match=r"numbers\.json: is not what was written"):
         restored(path)
     report = made()
-    archive(replace(report, lines=report.lines[1:]), path)
+    rows = {key: row for key, row in report.request.table.rows.items() if key != "h32"}
+    table = report.request.table.model_copy(update={"rows": rows})
+    archive(replace(report, request=replace(report.request, table=table)), path)
     with pytest.raises(Mistake, match="the rows of me2026/heads have changed since"):
         restored(path)

@@ -37,6 +37,15 @@ def test_means_errors_ranks_and_signs():
     assert found.verdicts[0].word == "reversed", "32 heads are better than 16"
 
 
+def test_intervals_and_signs_follow_the_evidence():
+    losses = {("h16", seed): done(4.01 + loss) for seed, loss in enumerate((0.05, 0.01, 0.04, 0.02, 0.05, 0.03))}
+    found = made(losses)
+    planned = replace(found, evidence=Planned())
+    before, after = (line(each, "h16") for each in (found, planned))
+    assert before["difference_low"] < 0 < after["difference_low"] < after["difference"] == before["difference"]
+    assert (before["sign"], after["sign"]) == ("not resolved", "same")
+
+
 def test_the_table_by_seed_has_a_line_for_a_cell_that_has_not_begun():
     halfway = made({("h8", 0): CellOutcome("missing")})
     lines = list(csv.DictReader(io.StringIO(as_csv(halfway.by_seed))))

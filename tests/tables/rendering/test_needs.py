@@ -11,7 +11,7 @@ from experiments.statistics.comparison import claim_seeds
 from experiments.statistics.evidence import Planned
 from experiments.tables.definition.request import load
 from experiments.tables.rendering.sentences import details
-from experiments.tables.report import Report, judged_by
+from experiments.tables.report import Report
 from experiments.tables.sources.source import CellOutcome
 from tests.fixtures.tables import NAME
 from tests.tables.known import LOSSES, done, made, untuned_table
@@ -102,7 +102,7 @@ def test_seeds_that_would_end_in_a_mark_are_not_promised():
 
 def test_what_a_page_of_planned_seeds_needs_is_that_of_any_time():
     found = noisy_rows()
-    planned = judged_by(Planned(), found)
+    planned = replace(found, evidence=Planned())
     assert planned.verdicts[0].word == found.verdicts[0].word == "not resolved"
     assert needed(planned) == [f"{text}; or a new plan on fresh seeds (--plan)" for text in needed(found)]
 
@@ -112,6 +112,8 @@ def test_seeds_that_end_a_plan_for_a_chosen_claim_are_counted_beside_the_other_c
     other = found.request.table.claims["C4"].model_copy(update={"parts": ["h8 > h16"]})
     table = found.request.table.model_copy(update={"claims": found.request.table.claims | {"C5": other}})
     chosen = replace(found, request=replace(found.request, table=table, chosen_claims=["C4"]))
-    levels = [judged_by(of, chosen).verdicts[0].findings[""].outlook.level for of in (Planned(), chosen.evidence)]
+    levels = [
+        replace(chosen, evidence=of).verdicts[0].findings[""].outlook.level for of in (Planned(), chosen.evidence)
+    ]
     assert chosen.others == 1 and levels == [0.025, 0.025]
-    assert judged_by(Planned(), chosen).verdicts[0].findings[""].level == 0.05
+    assert replace(chosen, evidence=Planned()).verdicts[0].findings[""].level == 0.05

@@ -34,7 +34,7 @@ def test_a_printed_perplexity_is_compared_as_a_loss():
     numbers = {
         "h8": {"ppl": PublishedNumber(4.92, None, "")},
         "h16": {"ppl": PublishedNumber(5.29, None, "")},
-        "h32": {},
+        "h32": {"ppl": PublishedNumber(None, None, "-")},
     }
     found = replace(found, request=replace(found.request, table=table), printed=numbers)
     (pair,) = parse("h8 > h16")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,8 +9,9 @@ import pytest
 from experiments.tables.definition.request import load
 from experiments.tables.rendering.render import claim_rows, render
 from experiments.tables.rendering.sentences import closing_sentence, comparison_line, details, headline
+from experiments.tables.step_times import NOT_MEASURED
 from tests.fixtures.tables import NAME
-from tests.tables.known import LOSSES, done, made
+from tests.tables.known import LOSSES, STEP_TIMES, done, made, table_under
 
 pytestmark = pytest.mark.usefixtures("heads_table")
 
@@ -30,18 +30,23 @@ def test_the_headline_counts_the_verdicts_and_names_the_claims_if_they_differ():
 
 
 def test_what_a_better_loss_costs_is_said_under_every_scheme_though_one_is_timed():
-    found = made({("h16", seed): done(3.0 + 0.001 * seed) for seed in range(6)})
-    untimed = [line | {"positions": "second", "step_seconds": None} for line in found.lines]
-    seconds = {"h8": dict.fromkeys(range(12), 0.1), "h16": {turn: 0.125 + 0.001 * (turn % 3) for turn in range(12)}}
-    lines = [line | {"positions": "first"} for line in found.lines] + untimed
-    both = replace(found, lines=lines, step_seconds=seconds)
-    comparison = found.verdicts[0].findings[""].comparisons[0]
-    for scheme in ("first", "second"):
-        assert comparison_line(comparison, both, scheme, "seed").endswith(
-            "; a step of h16 takes 1.26 times the time of one of h8"
-        )
-    seconds["h16"] = {turn: 0.09 + 0.06 * (turn % 2) for turn in range(12)}
-    assert "a step of" not in comparison_line(comparison, both, "first", "seed"), "within the noise of the rounds"
+    schemes = ("learned", "rotary")
+    better = {(f"h16@{scheme}", seed): done(3.0 + 0.001 * seed) for scheme in schemes for seed in range(6)}
+
+    def said(seconds_of_h16: dict[int, float]) -> list[str]:
+        seconds = {"h8@learned": dict.fromkeys(range(12), 0.1), "h16@learned": seconds_of_h16}
+        found = made(better, table=table_under(*schemes), step_times=STEP_TIMES._replace(seconds=seconds))
+        (verdict,) = found.verdicts
+        return [
+            comparison_line(finding.comparisons[0], found, scheme, "seed")
+            for scheme, finding in verdict.findings.items()
+        ]
+
+    lines = said({turn: 0.125 + 0.001 * (turn % 3) for turn in range(12)})
+    assert len(lines) == 2
+    assert all(line.endswith("; a step of h16 takes 1.26 times the time of one of h8") for line in lines)
+    lines = said({turn: 0.09 + 0.06 * (turn % 2) for turn in range(12)})
+    assert not any("a step of" in line for line in lines), "within the noise of the rounds"
 
 
 def test_a_difference_that_holds_below_the_margin_is_called_small():
@@ -55,9 +60,13 @@ def test_a_difference_that_holds_below_the_margin_is_called_small():
 def test_the_ends_of_a_trend_are_said_to_cost_more():
     table = load(NAME)
     claims = {"C4": table.claims["C4"].model_copy(update={"parts": ["h8 > h16 > h32 by h"]})}
-    found = made(table=table.model_copy(update={"claims": claims}))
-    lines = [each | {"parameters": {"h8": 30, "h16": 20, "h32": 15}[each["row"]]} for each in found.lines]
-    found = replace(found, lines=lines, step_seconds={})
+    sizes = {"h8": 30, "h16": 20, "h32": 15}
+    changes = {
+        (row, seed): done(loss, parameters={"total": sizes[row]})
+        for row, losses in LOSSES.items()
+        for seed, loss in enumerate(losses)
+    }
+    found = made(changes, table=table.model_copy(update={"claims": claims}), step_times=NOT_MEASURED)
     (comparison,) = found.verdicts[0].findings[""].comparisons
     said = comparison_line(comparison, found, "", "seed")
     assert said.endswith(": holds; h8 has 2.00 times the parameters of h32")
