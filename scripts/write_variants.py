@@ -28,10 +28,10 @@ from experiments.model.layers.build_attention import build_attention  # noqa: E4
 from experiments.model.without_values import without_values  # noqa: E402
 from experiments.settings.conf_files import CONF  # noqa: E402
 from experiments.settings.variant import module_of  # noqa: E402
+from experiments.tables.archive import restored  # noqa: E402
 from experiments.tables.definition.folder import names as table_names  # noqa: E402
-from experiments.tables.definition.folder import table_of  # noqa: E402
 from experiments.tables.definition.request import load  # noqa: E402
-from experiments.tables.rendering.index import claims_of  # noqa: E402
+from experiments.tables.rendering.index import pairs  # noqa: E402
 
 SIZES = {"the default": "hidden_size=192 heads=6 length=64", "24 heads": "hidden_size=192 heads=24 length=64"}
 LEGEND = {"multiplies": "multiplies", "parameters": "parameters; the line is multi-head attention"}
@@ -126,13 +126,14 @@ def own_keys(name: str) -> list[str]:
 def verdicts(results: Path) -> dict[str, list[str]]:
     """The verdicts on the claims that compare a row of a variant, by variant."""
     found: dict[str, list[str]] = {}
-    for stem, claims in claims_of(results).items():
-        table = table_of(stem)
-        definitions = load(table).claims
-        for claim in claims:
-            variants = variants_of(table, claim["budget"])
-            line = "[{claim}](results/{stem}.md) {says}: **{verdict}** ({budget}, {pairs})".format(stem=stem, **claim)
-            rows = {row for part in definitions[claim["claim"]].parsed() for row in part.rows}
+    for path in sorted(results.glob("*.json"), key=lambda path: path.stem):
+        report = restored(path)
+        budget = report.request.budget_name
+        variants = variants_of(report.request.name, budget)
+        for verdict in report.verdicts:
+            link = f"[{verdict.key}](results/{path.stem}.md)"
+            line = f"{link} {verdict.claim.says}: **{verdict.word}** ({budget}, {pairs(verdict)})"
+            rows = {row for part in verdict.claim.parsed() for row in part.rows}
             for name in sorted({variants[row] for row in rows if row in variants}):
                 found.setdefault(name, []).append(line)
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, astuple, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from experiments.failures.failure import Mistake
 from experiments.files.durable import number, read_sealed, write_sealed
@@ -17,7 +17,7 @@ from experiments.tables.conditions import PLAN
 from experiments.tables.definition.folder import files_start
 from experiments.tables.definition.published import PublishedNumber
 from experiments.tables.definition.request import Request, load
-from experiments.tables.report import ENDED, Line, Report, without_unnamed_scheme
+from experiments.tables.report import Line, Report, without_unnamed_scheme
 from experiments.tables.seed_plan import CheckedPlan, SeedPlan, changed_since
 
 EVIDENCE: dict[str, Evidence] = {each.name: each for each in (Anytime(), Planned(), Waiting())}
@@ -129,26 +129,14 @@ def overrides_of(path: Path) -> list[str]:
     return overrides
 
 
-class Extent(NamedTuple):
-    """How much of its table a report has."""
-
-    of_all_claims: bool  # it was not asked for some of them alone
-    is_complete: bool  # no cell is missing
-
-
-def extent_of(path: Path) -> Extent:
-    """The extent of the report whose numbers `archive` wrote. Raises Mistake if the file has changed since."""
-    content = _content(path)
-    cells = content["by_seed"]
-    count = len(content["lines"]) * len({cell["seed"] for cell in cells})
-    return Extent(not content["chosen_claims"], sum(cell["state"] in ENDED for cell in cells) == count)
-
-
 def _content(path: Path) -> dict[str, Any]:
     try:
-        return read_sealed(path)
+        content = read_sealed(path)
+        if "by_seed" not in content:
+            raise ValueError("it has no cells of a table")
     except (OSError, ValueError) as error:
         raise Mistake(f"{path}: is not what was written: {error}") from error
+    return content
 
 
 def _lines(lines: list[dict[str, Any]]) -> list[Line]:

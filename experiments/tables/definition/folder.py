@@ -36,12 +36,6 @@ def files_start(name: str) -> str:
     return name.replace("/", "_")
 
 
-def table_of(stem: str) -> str:
-    """The table that files with results belong to, by their name without its ending; empty if there is none."""
-    start = stem.partition("-")[0]
-    return next((name for name in names() if files_start(name) == start), "")
-
-
 def read(name: str, kind: type[G]) -> G:
     """The file of `PAPER/NAME`, validated as a `kind`. Raises Mistake that names every wrong key."""
     places = [place / f"{name}.yaml" for place in _places()]

@@ -4,38 +4,52 @@ the tables that have not been run.
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from experiments.display.rows import Row, as_markdown
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import joined, plural
 from experiments.files.durable import write
-from experiments.tables.archive import Extent, extent_of
-from experiments.tables.definition.folder import names, table_of
+from experiments.tables.archive import restored
+from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import BUDGETS
-from experiments.tables.rendering.sentences import WORDS, clause
+from experiments.tables.rendering.sentences import WORDS, clause, is_small, more_parameters
+from experiments.tables.report import Report
+from experiments.tables.verdict import Verdict
 
 INDEX = "README.md"
-CLAIMS = "_claims.csv"
 # origins of claims: the table's paper; none, because it tests the code
 PAPER, CHECK = "paper", "check"
-WHOLE = Extent(of_all_claims=True, is_complete=True)
+
+
+class Decision(NamedTuple):
+    """The verdict of a page on a claim."""
+
+    stem: str  # of the page
+    report: Report
+    verdict: Verdict
+
+    @property
+    def by_scheme(self) -> str:
+        """The verdicts under several schemes of positions, if they differ."""
+        words = {scheme: finding.word for scheme, finding in self.verdict.findings.items()}
+        differ = len(set(words.values())) > 1
+        return f" ({', '.join(f'{scheme}: {word}' for scheme, word in words.items())})" if differ else ""
 
 
 def write_index(folder: Path) -> Path:
-    """Write the list anew from the comparisons of the folder's tables. Raises Mistake for a file without claims."""
+    """Write the list anew from the numbers beside the folder's pages, and name the pages whose numbers cannot be
+    read.
+    """
     verdicts = _page(folder, "verdicts.md", "How a claim is decided")
     tables = _page(folder, "tables.md", "the papers' tables")
-    pages = claims_of(folder)
-    extents = {stem: _extent(folder, stem) if of_page else WHOLE for stem, of_page in pages.items()}
-    claims = _each_once(pages, extents)
+    reports, decisions, unreadable = _read(folder)
+    claims = _by_claim(decisions)
     how = (
         f"`attn table NAME --out FOLDER` writes this page. {verdicts} explains the verdicts, and {tables} the budgets. "
         "A size is a difference between rows, the left side minus the right side of a comparison. If several "
@@ -45,10 +59,12 @@ def write_index(folder: Path) -> Path:
         "brackets if they differ. If several pages decide the same claim, one of them counts, and its line names the "
         "others. A page of the whole table comes first, then a page without missing cells, then the first by name."
     )
-    blocks = ["# Results", _counts(claims), how, as_markdown([*_rows(folder, claims, are_checks=False)])]
-    if checks := [*_rows(folder, claims, are_checks=True)]:
+    blocks = ["# Results", _counts(claims), how, as_markdown([*_rows(folder, reports, claims)])]
+    if checks := [_row(folder, of_claim) for of_claim in claims if _origin(of_claim) == CHECK]:
         blocks += ["## Checks of the code", "They are true by proof or by construction.", as_markdown(checks)]
-    with_results = {table_of(stem) for stem, extent in extents.items() if extent.of_all_claims}
+    if unreadable:
+        blocks += ["## Pages whose numbers cannot be read", "\n".join(unreadable)]
+    with_results = {of.request.name for of in reports.values() if not of.request.chosen_claims}
     if missing := [name for name in names() if name not in with_results]:
         how = (
             "They have not been run as a whole with the present settings. Each command makes the table whose claim "
@@ -62,59 +78,55 @@ def write_index(folder: Path) -> Path:
     return path
 
 
-def claims_of(folder: Path) -> dict[str, list[dict[str, str]]]:
-    """The claims of each table of the folder, by the name of its files: `claim`, `says`, `paper`, `budget`, `verdict`,
-    `pairs`, `size`, `origin` and `schemes`, which is empty unless the schemes of positions have different verdicts.
+def pairs(verdict: Verdict) -> str:
+    """The number of seeds or rounds that each comparison of a claim has, or the fewest and the most."""
+    comparisons = [each for finding in verdict.findings.values() for each in finding.comparisons]
+    counts = [len(comparison.values) for comparison in comparisons] or [0]
+    fewest, most = min(counts), max(counts)
+    return f"{most if fewest == most else f'{fewest} to {most}'} {plural(verdict.claim.paired_by, most)}"
 
-    Raises Mistake for a file without claims.
+
+def _read(folder: Path) -> tuple[dict[str, Report], list[Decision], list[str]]:
+    """The reports of the folder's pages with their decisions, and lines on pages whose numbers cannot be read."""
+    reports, decisions, unreadable = {}, [], []
+    for path in sorted(folder.glob("*.json"), key=lambda path: path.stem):
+        if path.with_suffix(".md").exists():
+            try:
+                report = restored(path)
+                decisions += [Decision(path.stem, report, verdict) for verdict in report.verdicts]
+                reports[path.stem] = report
+            except Mistake as error:
+                unreadable.append(f"* [{path.stem}]({path.stem}.md): {error}")
+    return reports, decisions, unreadable
+
+
+def _by_claim(decisions: Sequence[Decision]) -> list[list[Decision]]:
+    """The decisions on each claim, of which the first counts.
+
+    Which one counts does not depend on verdicts: pages of whole tables come first, among them those without missing
+    cells, and then the first by its name.
     """
-    rendered = sorted(path.stem for path in folder.glob("*.md") if path.name != INDEX)
-    return {stem: _claims(folder / f"{stem}{CLAIMS}") for stem in rendered}
+    claims: dict[tuple[str, str, str], list[Decision]] = {}
+    for each in sorted(decisions, key=lambda of: (bool(of.report.request.chosen_claims), bool(of.report.missing))):
+        request = each.report.request
+        claims.setdefault((request.name, request.budget_name, each.verdict.key), []).append(each)
+    return sorted(claims.values(), key=lambda of_claim: of_claim[0].stem)
 
 
-def _each_once(
-    pages: Mapping[str, list[dict[str, str]]], extents: Mapping[str, Extent]
-) -> dict[str, list[dict[str, str]]]:
-    """The claims of each page without those that another page decides too and counts for. `also` says what those other
-    pages of a claim decide.
-
-    Which page counts does not depend on its verdicts: pages of whole tables come first, among them those without
-    missing cells, and then the first by its name.
-    """
-    counting: dict[tuple[str, ...], dict[str, str]] = {}
-    shown: dict[str, list[dict[str, str]]] = {stem: [] for stem in pages}
-    for stem in sorted(pages, key=lambda stem: extents[stem], reverse=True):
-        for claim in pages[stem]:
-            place = (table_of(stem) or stem, claim["budget"], claim["claim"])
-            if first := counting.get(place):
-                first["also"] += f"; [another page]({stem}.md): {claim['verdict']}{_schemes(claim)}, {claim['pairs']}"
-            else:
-                counting[place] = claim | {"also": ""}
-                shown[stem].append(counting[place])
-    return {stem: of_page for stem, of_page in shown.items() if of_page or not pages[stem]}
+def _origin(decisions: Sequence[Decision]) -> str:
+    return decisions[0].verdict.claim.origin
 
 
-def _extent(folder: Path, stem: str) -> Extent:
-    """How much of its table a page has, if its numbers are there."""
-    numbers = folder / f"{stem}.json"
-    return extent_of(numbers) if numbers.exists() else WHOLE
-
-
-def _schemes(claim: Mapping[str, str]) -> str:
-    """The verdicts under several schemes of positions, if they differ."""
-    return f" ({claim['schemes']})" if claim["schemes"] else ""
-
-
-def _counts(claims: Mapping[str, list[dict[str, str]]]) -> str:
+def _counts(claims: Sequence[Sequence[Decision]]) -> str:
     """Sentences that say how many claims have which verdict: of all, of those of papers, and of checks of the code."""
-    every = [claim for of_table in claims.values() for claim in of_table]
-    counts = Counter(claim["verdict"] for claim in every if claim["origin"] != CHECK)
-    checks = Counter(claim["verdict"] for claim in every if claim["origin"] == CHECK)
+    words: list[tuple[str, str]] = [(of_claim[0].verdict.word, _origin(of_claim)) for of_claim in claims]
+    counts = Counter(word for word, origin in words if origin != CHECK)
+    checks = Counter(word for word, origin in words if origin == CHECK)
+    of_papers = Counter(word for word, origin in words if origin == PAPER)
     count = counts.total()
     sentences = []
     if count or not checks:
         sentences.append(f"Of {count} {plural('claim', count)}, {joined(_clauses(counts) or ['none has a verdict'])}.")
-    of_papers = Counter(claim["verdict"] for claim in every if claim["origin"] == PAPER)
     if 0 < of_papers.total() < count:
         sentences.append(f"Of the {of_papers.total()} that a paper makes itself, {joined(_clauses(of_papers))}.")
     if total := checks.total():
@@ -147,47 +159,30 @@ def _page(folder: Path, name: str, title: str) -> str:
     return f"[{title}](../{name})" if (folder.parent / name).exists() else f"`docs/{name}`"
 
 
-def _claims(path: Path) -> list[dict[str, str]]:
-    """The fields that the comparisons of each claim share, with the smallest and the largest number of pairs."""
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        comparisons = [*csv.DictReader(file)]
-    try:
-        by_claim = {claim: [*group] for claim, group in groupby(comparisons, itemgetter("claim"))}
-        return [_claim(of_claim) for of_claim in by_claim.values()]
-    except (KeyError, TypeError, ValueError) as error:
-        raise Mistake(f"{path}: has no claims of a table", "remove it; the table's command writes it again") from error
-
-
-def _claim(comparisons: list[dict[str, str]]) -> dict[str, str]:
-    pairs = [int(comparison["pairs"]) for comparison in comparisons]
-    fewest, most = min(pairs), max(pairs)
-    shared = {key: comparisons[0][key] for key in ("claim", "says", "paper", "budget", "verdict", "origin")}
-    count = str(most) if fewest == most else f"{fewest} to {most}"
-    words = {each["positions"]: each["word"] for each in comparisons if each.get("positions")}
-    differ = len(set(words.values())) > 1
-    shared["schemes"] = ", ".join(f"{scheme}: {word}" for scheme, word in words.items()) if differ else ""
-    return shared | {"pairs": f"{count} {plural(comparisons[0]['paired_by'], most)}", "size": _size(comparisons)}
-
-
-def _size(comparisons: list[dict[str, str]]) -> str:
+def _size(verdict: Verdict, report: Report) -> str:
     """The mean difference with its interval, or the range of the means of the comparisons with the claim's verdict."""
-    known = [comparison for comparison in comparisons if comparison["mean"]]
-    comparisons = [each for each in known if each["comparison_word"] == each["verdict"]] or known
-    if not comparisons:
+    known = [
+        (comparison, mean, scheme)
+        for scheme, finding in verdict.findings.items()
+        for comparison in finding.comparisons
+        if (mean := comparison.mean) is not None
+    ]
+    shown = [each for each in known if each[0].word() == verdict.word] or known
+    if not shown:
         return ""
-    means = [float(comparison["mean"]) for comparison in comparisons]
-    metric = comparisons[0]["comparison"].partition(":")[0]
+    comparisons, means = [each[0] for each in shown], [each[1] for each in shown]
+    metric = comparisons[0].sentence.partition(":")[0]
     written = _ratio if metric.startswith("log ") else "{:+.3g}".format
     metric = metric.removeprefix("log ")
-    beside = ", less than the margin" if all(each.get("small") == "True" for each in comparisons) else ""
-    if more := {f"{float(each['more_parameters']):.2f}" for each in comparisons if each.get("more_parameters")}:
-        beside += f"; the better side has {'up to ' * (len(more) > 1)}{max(more, key=float)} times the parameters"
+    beside = ", less than the margin" if all(map(is_small, comparisons)) else ""
+    if verdict.claim.paired_by == "seed":
+        times = (more_parameters(comparison, report, scheme) for comparison, _, scheme in shown)
+        if more := {f"{each:.2f}" for each in times if each}:
+            beside += f"; the better side has {'up to ' * (len(more) > 1)}{max(more, key=float)} times the parameters"
     if len(means) > 1:
         return f"{metric} {written(min(means))} to {written(max(means))}{beside}"
-    low, high = comparisons[0]["low"], comparisons[0]["high"]
-    interval = f" [{written(float(low))}, {written(float(high))}]" if low and high else ""
+    bounds = comparisons[0].interval
+    interval = f" [{written(bounds[0])}, {written(bounds[1])}]" if bounds else ""
     return f"{metric} {written(means[0])}{interval}{beside}"
 
 
@@ -195,21 +190,34 @@ def _ratio(logarithm: float) -> str:
     return f"x{math.exp(logarithm):.2f}"
 
 
-def _rows(folder: Path, claims: Mapping[str, list[dict[str, str]]], *, are_checks: bool) -> Iterator[Row]:
-    """A row for each claim that is a check of the code, or for each of the others, and for a table without claims."""
-    keys = ("claim", "paper", "budget", "pairs", "size", "verdict", "origin", "schemes", "also")
-    for stem, of_table in claims.items():
-        figure = folder / f"{stem}.svg"
-        for claim in of_table or [dict.fromkeys(keys, "") | {"says": stem}]:
-            if (claim["origin"] == CHECK) == are_checks:
-                by, word = claim["paper"] if claim["origin"] == PAPER else claim["origin"], claim["verdict"]
-                yield {
-                    "claim": claim["claim"],
-                    "what is claimed": f"[{claim['says']}]({stem}.md)",
-                    **({} if are_checks else {"claimed by": by}),
-                    "verdict": f"**{word}**{_schemes(claim)}{claim['also']}" if word else "no claim",
-                    "size": claim["size"],
-                    "pairs": claim["pairs"],
-                    "budget": claim["budget"],
-                    "figure": f"[figure]({figure.name})" if figure.exists() else "",
-                }
+def _rows(folder: Path, reports: Mapping[str, Report], claims: Sequence[Sequence[Decision]]) -> Iterator[Row]:
+    """A row for each claim that is no check of the code, and for each page without claims."""
+    yield from (_row(folder, of_claim) for of_claim in claims if _origin(of_claim) != CHECK)
+    columns = ("claim", "what is claimed", "claimed by", "verdict", "size", "pairs", "budget", "figure")
+    for stem, report in reports.items():
+        if not report.verdicts:
+            shown = {"what is claimed": f"[{stem}]({stem}.md)", "verdict": "no claim", "figure": _figure(folder, stem)}
+            yield dict.fromkeys(columns, "") | shown
+
+
+def _row(folder: Path, decisions: Sequence[Decision]) -> Row:
+    """The decision on a claim that counts, with links to the others."""
+    first, *others = decisions
+    request, claim = first.report.request, first.verdict.claim
+    paper = request.table.paper.partition(",")[0]
+    also = (f"[another page]({of.stem}.md): {of.verdict.word}{of.by_scheme}, {pairs(of.verdict)}" for of in others)
+    return {
+        "claim": first.verdict.key,
+        "what is claimed": f"[{claim.says}]({first.stem}.md)",
+        **({} if claim.origin == CHECK else {"claimed by": paper if claim.origin == PAPER else claim.origin}),
+        "verdict": "; ".join([f"**{first.verdict.word}**{first.by_scheme}", *also]),
+        "size": _size(first.verdict, first.report),
+        "pairs": pairs(first.verdict),
+        "budget": request.budget_name,
+        "figure": _figure(folder, first.stem),
+    }
+
+
+def _figure(folder: Path, stem: str) -> str:
+    figure = folder / f"{stem}.svg"
+    return f"[figure]({figure.name})" if figure.exists() else ""

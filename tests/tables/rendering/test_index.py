@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from experiments.files.durable import write_sealed
+from experiments.tables.archive import archive
+from experiments.tables.definition.request import load
 from experiments.tables.rendering.index import write_index
 from experiments.tables.rendering.render import write_all
+from experiments.tables.report import Report
+from experiments.tables.sources.source import CellOutcome
 from tests.fixtures.tables import NAME
-from tests.tables.known import made
+from tests.tables.known import LOSSES, STEP_TIMES, done, made, table_under
 
 pytestmark = pytest.mark.usefixtures("heads_table")
+
+
+def with_claims(table=None, **changes: dict):
+    """The table with other claims. changes: by claim, what it does not share with the table's own."""
+    table = table or load(NAME)
+    own = table.claims["C4"]
+    return table.model_copy(update={"claims": {key: own.model_copy(update=of) for key, of in changes.items()}})
+
+
+def page(report: Report, folder: Path, stem: str = "me2026_heads") -> Path:
+    """The page of a report, of which the list reads the numbers alone."""
+    path = folder / f"{stem}.md"
+    path.touch()
+    archive(report, path.with_suffix(".json"))
+    return path
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
 
 
 def test_files_of_one_budget_do_not_replace_those_of_another(tmp_path):
@@ -26,7 +50,9 @@ def test_files_of_one_budget_do_not_replace_those_of_another(tmp_path):
         assert request.result_stem == stem
     assert replace(nano.request, chosen_claims=["C4"]).result_stem == "me2026_heads-C4"
     index = write_all(nano, tmp_path / "results")[-1]
-    (tmp_path / "results" / "me2026_heads.md").rename(tmp_path / "results" / "me2026_heads-small-4-5.md")
+    for ending in ("md", "json"):
+        written = tmp_path / "results" / f"me2026_heads.{ending}"
+        written.rename(written.with_stem("me2026_heads-small-4-5"))
     write_index(tmp_path / "results")
     assert f"attn table {NAME}" not in index.read_text(), "it has been run, at another budget"
 
@@ -37,93 +63,122 @@ def test_the_list_of_results_links_to_pages_that_are_there(tmp_path):
     assert "[How a claim is decided](../verdicts.md) explains the verdicts, and `docs/tables.md`" in index
 
 
-def test_a_claim_whose_verdict_differs_between_schemes_lists_them(tmp_path):
-    shared, own = "paper,budget,claim,says,verdict,positions,word,paired_by,origin", "comparison,comparison_word"
-    header = f"{shared},{own},mean,low,high,pairs\n"
-    lines = [
-        f"P,nano,{claim},it helps,not resolved,{scheme},{word},seed,paper,loss: a < b,{word},-0.2,-0.5,0.1,4\n"
-        for claim, second in (("one", "holds"), ("two", "not resolved"))
-        for scheme, word in (("learned", "not resolved"), ("rotary", second))
-    ]
-    (tmp_path / "p_t.md").touch()
-    (tmp_path / "p_t_claims.csv").write_text(header + "".join(lines))
+def test_a_claim_whose_verdict_differs_between_schemes_lists_them(tmp_path, monkeypatch):
+    table = with_claims(table_under("learned", "rotary"), one={"parts": ["h8 > h16"]}, two={"parts": ["h8 > h32"]})
+    monkeypatch.setattr("experiments.tables.archive.load", lambda name: table)
+    noisy = [3.0, 5.0, 3.5, 4.5, 3.2, 5.2]
+    places = ("h16@learned", "h32@learned", "h32@rotary")
+    changes = {(place, seed): done(loss) for place in places for seed, loss in enumerate(noisy)}
+    page(made(changes, table=table), tmp_path)
     index = write_index(tmp_path).read_text()
     assert "| **not resolved** (learned: not resolved, rotary: holds) |" in index and "| **not resolved** |" in index
 
 
-COMPARED = "paper,budget,claim,says,verdict,paired_by,origin,comparison,comparison_word,small,mean,low,high,pairs\n"
-
-
-def test_the_list_of_results_says_how_many_parameters_more_the_better_sides_have(tmp_path):
-    header = COMPARED.replace("small", "more_parameters")
-    line = "P,nano,{},it helps,holds,seed,paper,loss: a < b,holds,{},-0.25,-0.375,-0.125,4\n".format
-    lines = [line("one", 1.5), line("two", 1.25), line("two", 1.908), line("two", ""), line("three", "")]
-    (tmp_path / "p_t.md").touch()
-    (tmp_path / "p_t_claims.csv").write_text(header + "".join(lines))
+def test_the_list_of_results_says_how_many_parameters_more_the_better_sides_have(tmp_path, monkeypatch):
+    parts = {"one": ["h8 > h16"], "two": ["h8 > h16", "h8 > h32"], "three": ["h32 > h16"]}
+    table = with_claims(**{key: {"parts": of_claim} for key, of_claim in parts.items()})
+    monkeypatch.setattr("experiments.tables.archive.load", lambda name: table)
+    sizes = {"h8": 30, "h16": 20, "h32": 15}
+    changes = {
+        (row, seed): done(loss, parameters={"total": sizes[row]})
+        for row, losses in LOSSES.items()
+        for seed, loss in enumerate(losses)
+    }
+    page(made(changes, table=table), tmp_path)
     index = write_index(tmp_path).read_text()
-    assert "loss -0.25 [-0.375, -0.125]; the better side has 1.50 times the parameters |" in index
-    assert "; the better side has up to 1.91 times the parameters |" in index and "-0.125] |" in index
+    one, two, three = (cells(line)[4] for line in index.splitlines() if line.startswith("| t") or "| one |" in line)
+    assert one.endswith("]; the better side has 1.50 times the parameters")
+    assert two.endswith("; the better side has up to 2.00 times the parameters") and three.endswith("]")
 
 
-def test_the_list_of_results_says_how_many_claims_hold_and_by_how_much(tmp_path):
-    lines = (
-        "P,nano,one,it helps,holds,seed,paper,loss: a < b,holds,True,-0.25,-0.375,-0.125,4",
-        "P,nano,two,both help,reversed,seed,paper,loss: a < b,reversed,False,0.5,0.25,0.75,4",
-        "P,nano,two,both help,reversed,seed,paper,loss: a < c,holds,False,-0.125,-0.2,-0.05,4",
-        "P,nano,time,it takes longer,holds,round,paper,log step time: a > b,holds,False,0.693147,0.6,0.8,12",
-        "P,nano,time,it takes longer,holds,round,paper,log step time: a > c,holds,False,1.098612,1.0,1.2,12",
-        "P,nano,none,nobody knows,not tested,seed,paper,loss: a < d,not tested,False,,,,0",
-        "P,nano,ours,we wonder,holds,seed,this project,loss: a < e,holds,False,-0.5,-0.6,-0.4,4",
-        "P,nano,proved,it must be,holds,seed,check,loss: a < f,holds,False,-0.5,-0.6,-0.4,4",
+def test_the_list_of_results_says_how_many_claims_hold_and_by_how_much(tmp_path, monkeypatch):
+    table = with_claims(
+        one={"parts": ["h8 > h16"]},
+        two={"parts": ["h32 > h8", "h8 > h16"]},
+        time={"parts": ["h16 > h8", "h32 > h8"], "of": "step_time"},
+        none={"parts": ["h48 > h8"]},
+        ours={"parts": ["h8 > h32"], "origin": "this project"},
+        proved={"parts": ["h8 > h32"], "origin": "check", "says": "It must be"},
     )
-    (tmp_path / "p_t.md").touch(), (tmp_path / "p_t.svg").touch()
-    (tmp_path / "p_t_claims.csv").write_text(COMPARED + "\n".join(lines))
+    monkeypatch.setattr("experiments.tables.archive.load", lambda name: table)
+    noise = [0.0, 0.0001, 0.0, -0.0001, 0.0002, 0.0]
+    more = {"h16": 0.005, "h32": 0.25}
+    changes = {
+        (row, seed): done(LOSSES["h8"][seed] + by + noise[seed]) for row, by in more.items() for seed in range(6)
+    }
+    seconds = {
+        row: {turn: second + 1e-4 * (turn % 3) for turn in range(12)}
+        for row, second in (("h8", 0.1), ("h16", 0.2), ("h32", 0.3))
+    }
+    found = made(changes, table=table, step_times=STEP_TIMES._replace(seconds=seconds))
+    page(found, tmp_path).with_suffix(".svg").touch()
     index = write_index(tmp_path).read_text()
     assert "Of 5 claims, 3 hold, 1 is reversed and 1 is not tested." in index
     assert "Of the 4 that a paper makes itself, 2 hold, 1 is reversed and 1 is not tested." in index
     assert "Of 1 check of the code, 1 holds." in index
     claims, _, checks = index.partition("## Checks of the code")
-    assert "| this project | **holds**" in claims and "it must be" not in claims and "| proved |" in checks
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in claims.splitlines() if "P |" in line]
-    assert [row[4] for row in rows] == [
-        "loss -0.25 [-0.375, -0.125], less than the margin",
-        "loss +0.5 [+0.25, +0.75]",
-        "step time x2.00 to x3.00",
-        "",
-    ]
+    assert "| this project | **holds**" in claims and "It must be" not in claims and "| proved |" in checks
+    rows = [cells(line) for line in claims.splitlines() if "Somebody 2026 |" in line]
+    interval = "[{:+.3g}, {:+.3g}]".format(*found.verdicts[0].findings[""].comparisons[0].interval)
     assert rows[0] == [
         "one",
-        "[it helps](p_t.md)",
-        "P",
+        "[The more heads the worse](me2026_heads.md)",
+        "Somebody 2026",
         "**holds**",
-        "loss -0.25 [-0.375, -0.125], less than the margin",
-        "4 seeds",
+        f"validation_loss -0.00503 {interval}, less than the margin",
+        "6 seeds",
         "nano",
-        "[figure](p_t.svg)",
+        "[figure](me2026_heads.svg)",
     ]
+    assert [row[4:6] for row in rows[1:]] == [
+        ["validation_loss +0.25 [+0.25, +0.25]", "6 seeds"],
+        ["step time x2.00 to x3.00", "12 rounds"],
+        ["", "0 seeds"],
+    ]
+
+
+def test_a_page_without_claims_is_listed(tmp_path, monkeypatch):
+    table = with_claims()
+    monkeypatch.setattr("experiments.tables.archive.load", lambda name: table)
+    page(made(table=table), tmp_path)
+    assert "| [me2026_heads](me2026_heads.md) |  | no claim |" in write_index(tmp_path).read_text()
 
 
 @pytest.mark.parametrize("incomplete", ["me2026_heads-4-7", "me2026_heads"])
 def test_a_claim_of_several_pages_is_counted_once_and_a_page_of_one_claim_makes_no_table(tmp_path, incomplete):
     stems = {"me2026_heads-C4": ["C4"], "me2026_heads-4-7": [], "me2026_heads": []}
     (counted,) = {stem for stem, chosen in stems.items() if not chosen} - {incomplete}
+    noisy = {("h32", seed): done(loss) for seed, loss in enumerate((3.9, 4.9, 4.2, 4.6, 4.1, 5.5))}
     for stem, chosen in stems.items():
-        (tmp_path / f"{stem}.md").touch()
-        missing = stem == incomplete
-        cells = [{"seed": seed, "state": "missing" if missing and seed else "done"} for seed in range(4)]
-        write_sealed(tmp_path / f"{stem}.json", {"chosen_claims": chosen, "lines": [{}], "by_seed": cells})
-        verdict = "not resolved" if stem == counted else "holds"
-        line = f"P,nano,C4,it helps,{verdict},seed,paper,loss: a < b,{verdict},False,-0.25,-0.375,-0.125,4"
-        (tmp_path / f"{stem}_claims.csv").write_text(f"{COMPARED}{line}\n")
-    # files that have nothing to do with a table
-    (tmp_path / "notes.md").touch()
-    (tmp_path / "notes.json").write_text("[")
+        found = made(noisy if stem == counted else {("h8", 0): CellOutcome("missing")} if stem == incomplete else {})
+        page(replace(found, request=replace(found.request, chosen_claims=chosen)), tmp_path, stem)
     index = write_index(tmp_path).read_text()
     assert "Of 1 claim, 1 is not resolved." in index and "## Tables without results" not in index
-    others = f"[another page]({incomplete}.md): holds, 4 seeds; [another page](me2026_heads-C4.md): holds, 4 seeds"
-    (line,) = [line for line in index.splitlines() if "it helps" in line]
-    assert f"[it helps]({counted}.md) | P | **not resolved**; {others} |" in line
+    seeds = {incomplete: "5 to 6 seeds", "me2026_heads-C4": "6 seeds"}
+    others = "; ".join(f"[another page]({stem}.md): reversed, {count}" for stem, count in seeds.items())
+    (line,) = [line for line in index.splitlines() if "The more heads" in line]
+    assert f"[The more heads the worse]({counted}.md) | Somebody 2026 | **not resolved**; {others} |" in line
     for stem in ("me2026_heads-4-7", "me2026_heads"):
         (tmp_path / f"{stem}.md").unlink()
     index = write_index(tmp_path).read_text()
-    assert "Of 1 claim, 1 holds." in index and f"attn table {NAME} --until-resolved" in index
+    assert "Of 1 claim, 1 is reversed." in index and f"attn table {NAME} --until-resolved" in index
+
+
+def test_pages_whose_numbers_cannot_be_read_are_named_and_other_files_are_not(tmp_path):
+    page(made(), tmp_path)
+    changed = page(made(), tmp_path, "me2026_heads-4-7").with_suffix(".json")
+    changed.write_text(changed.read_text().replace("4.3", "4.2"))
+    for stem, text in (("notes", "["), ("list", "[]")):
+        (tmp_path / f"{stem}.md").touch()
+        (tmp_path / f"{stem}.json").write_text(text)
+    (tmp_path / "other.md").touch()
+    write_sealed(tmp_path / "other.json", {"name": "of another program"})
+    (tmp_path / "alone.json").write_text("[")
+    (tmp_path / "README.md").write_text("an earlier list")
+    index = write_index(tmp_path).read_text()
+    assert "Of 1 claim, 1 is reversed." in index
+    _, _, named = index.partition("## Pages whose numbers cannot be read\n\n")
+    assert [line.partition("]")[0] for line in named.splitlines()] == [
+        f"* [{stem}" for stem in ("list", "me2026_heads-4-7", "notes", "other")
+    ]
+    assert "is not what was written: it has no cells of a table" in named
