@@ -1,7 +1,8 @@
 """Composes many runs.
 
 Hydra reads and composes all files for each run, which takes a third of a second. Here they are composed once for each
-choice of options of groups. A value to which no expression refers is then inserted without interpolating again.
+choice of options of groups. A value to which no expression refers, other than as `${key}`, is then inserted
+without interpolating again.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ class _Composition:
 
     def settings(self, values: Sequence[Value]) -> Settings:
         """The checked settings with these values. Raises Mistake, and OmegaConfBaseException for an unknown key."""
-        inserted = {value.key: value.value for value in values if self._is_inserted(value)}
+        inserted = self._inserted(values)
         others = {value.key: value.value for value in values if value.key not in inserted}
         combination = repr((others, [*inserted]))
         if combination not in self._interpolated:
@@ -116,13 +117,26 @@ class _Composition:
                 tree = _replaced(tree, key_path, value)
         return from_tree(tree, sources)
 
-    def _is_inserted(self, value: Value) -> bool:
-        """Whether nothing needs to be interpolated for the value."""
-        if value.key not in self._key_paths:
-            is_read = value.key.split(".")[0] in self._read
-            self._key_paths[value.key] = [] if is_read else _key_paths(value.key, self._leaves)
-        is_simple = isinstance(value.value, int | float) or (isinstance(value.value, str) and "${" not in value.value)
-        return is_simple and bool(self._key_paths[value.key])
+    def _inserted(self, values: Sequence[Value]) -> dict[str, Any]:
+        """Those values, by their keys, for which nothing needs to be interpolated."""
+        if any("${" in str(value.value) for value in values):
+            # an expression may refer to any of the others
+            return {}
+        given = {tuple(value.key.split(".")) for value in values}
+        return {
+            value.key: value.value
+            for value in values
+            if isinstance(value.value, int | float | str)
+            and (key_paths := self._key_paths_of(value.key))
+            # what follows from the value may be overridden too
+            and given.isdisjoint(key_paths[1:])
+        }
+
+    def _key_paths_of(self, key: str) -> list[KeyPath]:
+        if key not in self._key_paths:
+            is_read = key.split(".")[0] in self._read
+            self._key_paths[key] = [] if is_read else _key_paths(key, self._leaves)
+        return self._key_paths[key]
 
 
 def _deciding(value: Value) -> str:

@@ -92,6 +92,20 @@ def test_many_runs_have_the_mistakes_of_one(words):
     assert str(caught.value) == message(*words)
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[f"seed={seed}", f"layers={layers}"] for seed in (1, 2) for layers in ("'${seed}'", 4)],
+        [[f"model.dropout={rate}", "model.attention_dropout=${model.dropout}"] for rate in (0.1, 0.3)],
+        # the variant has the attention dropout of the model, unless it has its own
+        [["variant.dropout=0.4", f"model.attention_dropout={rate}"] for rate in (0.1, 0.4)],
+    ],
+)
+def test_many_runs_whose_values_depend_on_each_other_compose_as_one_by_one(rows):
+    composer = Composer()
+    assert [composer.compose(row).model_dump() for row in rows] == [compose(row).model_dump() for row in rows]
+
+
 def test_a_mistake_about_a_value_is_not_that_of_another_value():
     composer = Composer()
     with pytest.raises(Mistake, match=r"logger.tags=\{a:1\}: must be a list"):
