@@ -94,7 +94,7 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
     model, _, _ = load_trained(run, settings, tokenizer, checkpoint, print)
     stored = exported.weights({key.removeprefix(MODEL): value for key, value in weights(model).items()})
     framed = tokenizer.with_frame(*exported.format.frame)
-    with or_elsewhere("name another TARGET"), new_folder(target) as partial:
+    with or_elsewhere("name another FOLDER"), new_folder(target) as partial:
         _write_files(partial, stored, exported.config, framed, settings)
         exported.write_code(partial)
     print(f"{target}: {exported.description(run.name)}")

@@ -242,7 +242,7 @@ def test_nothing_is_overwritten(bert, tmp_path):
 def test_a_target_that_cannot_be_made_is_said_with_what_an_export_can_choose(bert, tmp_path):
     import_checkpoint(str(bert), "mine", tmp_path / "runs", [])
     (tmp_path / "file").touch()
-    with pytest.raises(Failure, match=r"file/there: a file stands .*; remove it, or name another TARGET$"):
+    with pytest.raises(Failure, match=r"file/there: a file stands .*; remove it, or name another FOLDER$"):
         export_run("mine", tmp_path / "file" / "there", tmp_path / "runs", "best", None)
 
 
