@@ -229,7 +229,7 @@ def decide_to_compile(run: Run) -> None:
         compile_layers(run.model, lengths_vary=run.objective.lengths_vary)
     # sequences of other lengths are compiled again, and so are batch statistics over a varying number of tokens;
     # with attention dropout one compilation is enough, but whether it saves time has not been measured
-    changing = run.objective.lengths_vary or model.attention_dropout or model.norms_by_batch
+    changing = run.objective.lengths_vary or run.settings.variant.get("dropout") or model.norms_by_batch
     if trainer.compile != "auto" or changing or run.world.sharded or compiler_turned_off():
         return
     if run.learner.graphs is not None:

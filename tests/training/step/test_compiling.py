@@ -81,7 +81,7 @@ def test_a_short_run_and_one_that_changes_from_step_to_step_try_nothing(settings
     monkeypatch.setattr(compiling, "FEWEST", 1)
     monkeypatch.delattr(set_up_module, "choose")
     changing = (
-        {"model__attention_dropout": 0.1},
+        {"variant__dropout": 0.1},
         {"model__norm_kind": "batch"},
         {"layers": 1},
         # the last layer of a stack is not compiled
