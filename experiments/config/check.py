@@ -208,14 +208,20 @@ def _allowed(error: Any) -> str:
             return "a finite number"
         case "bool_type":
             return "true or false"
-        case "string_type" | "string_too_short":
+        case "string_type":
             return "a text"
+        case "string_too_short":
+            return "a text that is not empty"
         case "string_unicode":
             return "a text in UTF-8"
         case "dict_type":
             return "a mapping, KEY: VALUE"
         case "list_type":
             return "a list, such as [a,b]"
+        case "too_short":
+            return f"a list of at least {context['min_length']}"
+        case "too_long":
+            return f"a list of at most {context['max_length']}"
         case "string_pattern_mismatch":
             return f"a text that matches {context['pattern']}"
         case other:

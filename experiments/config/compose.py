@@ -28,7 +28,9 @@ register()
 
 def compose(overrides: list[str]) -> Settings:
     """The checked settings of one run, from overrides as on the command line. Raises Mistake."""
-    check_overrides(overrides)
+    for override in check_overrides(overrides):
+        if override.is_hydra_override():
+            raise Mistake(f"{override.input_line}: only `attn train` reads Hydra's own settings")
     return resolve(compose_raw(overrides))
 
 

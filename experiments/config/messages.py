@@ -96,10 +96,12 @@ def _mistake_and_hint(error: BaseException, overrides: Iterable[str], primary: P
     line = first_line(error)
     if match := re.match(r"Ambiguous value for argument '(.+)'", line):
         return f"{match[1]}: several values need a sweep", "add -m; to give a list write key=[a,b]"
+    if match := re.match(r"Sweep parameters '(.+)' requires --multirun", line):
+        return f"{match[1]}: several values need a sweep", "add -m"
     # a function of ours says itself what is wrong
     line = next((str(cause) for cause in _causes(error) if isinstance(cause, Mistake)), line)
     if isinstance(error, OverrideParseException):
-        return f"{error.override!r} cannot be read", _readable(str(error.override))
+        return f"{error.override!r} cannot be read", _readable(str(error.override), primary)
     place = re.search(r"full_key: (\S+)", text)
     return (f"{place[1]}: {line}" if place else line), ""
 
@@ -121,7 +123,7 @@ def _is_number(value: str) -> bool:
     return re.fullmatch(r"[\W\d_eE]*", value) is not None
 
 
-def _readable(override: str) -> str:
+def _readable(override: str, primary: Primary) -> str:
     """How to write an override that Hydra's grammar does not accept: as the shell takes it, where that is known."""
     if "\r" in override:
         return r"remove the carriage return, \r; a script with Windows line ends has one in every line"
@@ -130,6 +132,10 @@ def _readable(override: str) -> str:
         if not letter.isascii():
             name = unicodedata.name(letter, "a character without a name").lower()
             return f"{letter!r} is not ASCII (U+{ord(letter):04X}, {name}); type it anew"
+    if (second := re.search(r"\s([\w.]+)=", value)) and second[1] in {*primary.known_keys(), *primary.groups}:
+        return f"two settings are two words: {key}=... {second[1]}=..."
+    if value.startswith("="):
+        return f"write {key}={value.lstrip('=')}"
     if _is_text(key, value):
         # the shell replaces ~ only at the beginning of a word
         return f"""write {key}="'{re.sub("^~/", "$HOME/", value)}'" """.rstrip()

@@ -8,10 +8,11 @@ import sys
 import pytest
 import yaml
 from omegaconf import OmegaConf
+from pydantic import ValidationError
 
 from attention import mechanisms
 from experiments.config import composer as module
-from experiments.config.check import from_tree
+from experiments.config.check import from_tree, sentences
 from experiments.config.compose import compose, compose_raw
 from experiments.config.composer import Composer
 from experiments.config.groups import groups, options
@@ -265,7 +266,10 @@ def test_no_configuration_can_import_anything(path):
         (["schedule=constant", "schedule.final=0.5"], ["schedule.final", "schedule=linear"]),
         (["data.train=book.txt"], ["data.train", "data=text"]),
         (["variant=talking_heads", "variant.strat=identity"], ["did you mean variant.start"]),
-        (["variant.name=talkin"], ["talkin", "there are", "multi_head"]),
+        (["hydra.verbose=true"], ["hydra.verbose=true: only `attn train` reads Hydra's own settings"]),
+        (["variant=glob(*)"], ["variant=glob(*): several values need a sweep", "add -m"]),
+        (["heads=3 heads=3"], ["cannot be read", "two settings are two words: heads=... heads=..."]),
+        (["heads==12"], ["cannot be read", "write heads=12"]),
         (["variant.scaled=perhaps"], ["variant.scaled = 'perhaps'", "true or false"]),
         (["norm=prre"], ["norm = 'prre'", "post, pre, sandwich", "did you mean pre?"]),
         (["optimizer.clip=-1"], ["optimizer.clip = -1", "greater than 0"]),
@@ -292,6 +296,21 @@ def test_a_mistake_names_the_key_the_value_and_what_is_allowed(words, said):
     text = message(*words)
     for part in said:
         assert part in text, text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"texts": []}, "task.texts = []: must be a list of at least 1"),
+        ({"texts": ["a", "b", "c"]}, "task.texts = ['a', 'b', 'c']: must be a list of at most 2"),
+        ({"texts": [""]}, "task.texts.0 = '': must be a text that is not empty"),
+    ],
+)
+def test_a_list_of_a_wrong_length_and_an_empty_text_are_told_what_is_allowed(wrong, said):
+    task = yaml.safe_load((CONF / "task" / "rte.yaml").read_text())["task"]
+    with pytest.raises(ValidationError) as caught:
+        Classification.model_validate(task | wrong)
+    assert sentences(caught.value, Classification, "task") == [said]
 
 
 def test_one_wrong_value_is_one_message():
