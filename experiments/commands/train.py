@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from experiments.cells.resources import Workers, parse_per_device, parse_workers, pool_for
-from experiments.config.command_line import HELP_FLAGS, CommandLine, answer, question, split_arguments
+from experiments.config.answer import answer
+from experiments.config.command_line import HELP_FLAGS, CommandLine, question, split_arguments
 from experiments.display.lines import warn
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake, once

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from typing import Any, NamedTuple
 
 import hydra
@@ -14,25 +12,24 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, QuotedString
 from omegaconf import DictConfig
 
-from experiments.config.expressions import lines_in_words
 from experiments.config.groups import conf_for_hydra, groups, options
 from experiments.config.messages import hydra_errors_as_mistakes, near_key
 from experiments.config.primary import PRETRAINING, PRIMARIES, Primary
 from experiments.failures.failure import Mistake, once
-from experiments.failures.wording import did_you_mean
+from experiments.failures.wording import closest, did_you_mean
 from experiments.files.digest import digest
 
-# flags of Hydra that take the next argument as their value
-VALUE_FLAGS = {"--cfg", "-c", "--package", "-p"}
-INFO_VALUES = {"all", "config", "defaults", "defaults-tree", "plugins", "searchpath"}
 MULTIRUN_FLAGS = {"--multirun", "-m"}
-RUNNING_FLAGS = MULTIRUN_FLAGS | {"--run", "-r"}
 PRINTING_FLAGS = {"--cfg", "-c"}
-PRINTED_FLAGS = {"--resolve", "--package", "-p"}  # what of the configuration is printed, and how
-CONFIGURATION_FLAGS = PRINTING_FLAGS | {"--info", "-i"}
+INFO_FLAGS = {"--info", "-i"}
+PACKAGE_FLAGS = {"--package", "-p"}
+PRINTED_FLAGS = PACKAGE_FLAGS | {"--resolve"}  # what of the configuration is printed, and how
+CONFIGURATION_FLAGS = PRINTING_FLAGS | INFO_FLAGS
 HELP_FLAGS = {"--help", "-h"}
-ASKING_FLAGS = CONFIGURATION_FLAGS | HELP_FLAGS | {"--hydra-help", "--version", "--shell-completion", "-sc"}
-FLAGS = VALUE_FLAGS | RUNNING_FLAGS | ASKING_FLAGS | PRINTED_FLAGS
+ASKING_FLAGS = CONFIGURATION_FLAGS | HELP_FLAGS | {"--hydra-help"}
+FLAGS = MULTIRUN_FLAGS | ASKING_FLAGS | PRINTED_FLAGS
+PRINTED = ("job", "hydra", "all")
+INFORMATION = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
 
 class CommandLine(NamedTuple):
@@ -58,7 +55,7 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
         if not argument.startswith("-"):
             overrides.append(argument)
             continue
-        name, _, value = argument.partition("=")
+        name, equals, value = argument.partition("=")
         if name not in FLAGS:
             setting = name.lstrip("-")
             if any(setting in primary.known_keys() for primary in PRIMARIES.values()):
@@ -67,15 +64,21 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
                 f"there is no flag {argument}" + did_you_mean(name, [*FLAGS, "--dry-run", "--workers", "--per-device"])
             )
         flags.append(argument)
-        if rest and (argument in VALUE_FLAGS or (argument in ("--info", "-i") and rest[0] in INFO_VALUES)):
-            flags.append(rest.pop(0))
+        # --info may have no value, and an override or the name of a run after it
+        takes_next = name in PRINTING_FLAGS | PACKAGE_FLAGS or (
+            name in INFO_FLAGS and rest and closest(rest[0], INFORMATION)
+        )
+        if takes_next and not equals and rest:
+            flags.append(value := rest.pop(0))
+        if value or equals or name not in INFO_FLAGS:
+            _check_value(name, value, argument)
     asking = [flag for flag in flags if flag.split("=", 1)[0] in ASKING_FLAGS]
     if len(asking) > 1:
         raise Mistake(f"{' '.join(asking)}: give only one of them")
     printed = [flag for flag in flags if flag.split("=", 1)[0] in PRINTED_FLAGS]
     if printed and not any(flag.split("=", 1)[0] in PRINTING_FLAGS | HELP_FLAGS for flag in asking):
         raise Mistake(f"{printed[0]}: only --cfg uses it")
-    running = [flag for flag in flags if flag in RUNNING_FLAGS]
+    running = [flag for flag in flags if flag in MULTIRUN_FLAGS]
     if running and any(flag.split("=", 1)[0] in CONFIGURATION_FLAGS for flag in asking):
         raise Mistake(
             f"{running[0]} {asking[0]}: {asking[0]} prints one configuration",
@@ -84,21 +87,31 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
     return overrides, flags
 
 
+def _check_value(name: str, value: str, argument: str) -> None:
+    """Raises Mistake for a value that a flag does not take, and for none where it needs one."""
+    shown = argument if "=" in argument else f"{name} {value}".rstrip()
+    if known := PRINTED if name in PRINTING_FLAGS else INFORMATION if name in INFO_FLAGS else ():
+        if value not in known:
+            raise Mistake(f"{shown}: the value must be one of {', '.join(known)}" + did_you_mean(value, known))
+    elif name in PACKAGE_FLAGS:
+        if not value:
+            raise Mistake(f"{shown}: name a setting or a group, such as model")
+    elif "=" in argument:
+        raise Mistake(f"{shown}: {name} takes no value")
+
+
 def question(flags: list[str]) -> str | None:
     """The flag that only asks for something about the configuration, such as --cfg; None if there is none."""
     return next((name for flag in flags if (name := flag.split("=", 1)[0]) in ASKING_FLAGS), None)
 
 
-def answer(line: CommandLine) -> None:
-    """Print Hydra's answer to flags that only ask. Raises Mistake, and OSError if nobody reads the output."""
-    # all at once: Hydra's logging would print a traceback for each line that nobody reads
-    answered = io.StringIO()
-    try:
-        with redirect_stdout(answered):
-            hydra_main(lambda config: None, line)
-    finally:
-        output = answered.getvalue()
-        print(lines_in_words(output) if HELP_FLAGS & {*line.flags} else output, end="", flush=True)
+def value_of(names: set[str], flags: list[str]) -> str | None:
+    """The value of the flag that has one of these names; None if it is not given."""
+    for flag, following in zip(flags, [*flags[1:], ""], strict=True):
+        name, equals, value = flag.partition("=")
+        if name in names:
+            return value if equals else following
+    return None
 
 
 def check_overrides(overrides: list[str], primary: Primary = PRETRAINING) -> list[Override]:
@@ -106,16 +119,16 @@ def check_overrides(overrides: list[str], primary: Primary = PRETRAINING) -> lis
     for text in overrides:
         if "=" not in text[1:] and not text.startswith("~"):
             raise Mistake(f"{text!r} is not an override", "write key=value, for example heads=24")
-        if text.startswith("hydra.searchpath"):
-            raise Mistake(
-                f"{text}: only the files of conf/ are read",
-                "plugins=FOLDER and --config-dir FOLDER add files of yours",
-            )
-    with hydra_errors_as_mistakes():
+    with hydra_errors_as_mistakes(primary=primary):
         parsed = OverridesParser.create().parse_overrides(overrides)
     given: list[tuple[str, str]] = []
     for override, text in zip(parsed, overrides, strict=True):
         key = override.get_key_element().lstrip("+~")
+        if f"{key}.".startswith("hydra.searchpath."):
+            raise Mistake(
+                f"{text}: only the files of conf/ are read",
+                "plugins=FOLDER and --config-dir FOLDER add files of yours",
+            )
         if key.startswith(("hydra.", "hydra/")):
             continue
         if override.is_add() or override.is_force_add() or override.is_delete():
@@ -126,6 +139,8 @@ def check_overrides(overrides: list[str], primary: Primary = PRETRAINING) -> lis
             raise Mistake(f"{text!r}: overrides set keys; they do not add or remove them", hint)
         if "@" in key:
             raise Mistake(f"{text!r}: a key cannot contain @", near_key(key.replace("@", ""), primary=primary))
+        if key in ("variant.name", "variant.module"):
+            raise Mistake(f"{text}: {key} belongs to the file of a variant", "choose the variant: variant=NAME")
         given.append((key, text))
         if key in primary.groups:
             _check_choice(override)

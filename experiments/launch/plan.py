@@ -102,7 +102,7 @@ def plan(command: CommandLine) -> Plan:
     overrides, flags, primary = command
     parsed = check_overrides(overrides, primary)
     check_one_value(parsed)
-    if not flags and not any(override.is_sweep_override() for override in parsed):
+    if not MULTIRUN_FLAGS & set(flags) and not any(override.is_sweep_override() for override in parsed):
         composed = compose_raw(without_details(parsed), primary, with_hydra=True)
         if composed.hydra.mode is not RunMode.MULTIRUN:
             check_single_run(parsed)

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.config.command_line import CommandLine, answer, check_overrides, split_arguments
+from experiments.config.answer import answer
+from experiments.config.command_line import CommandLine, check_overrides, split_arguments
 from experiments.config.completion import complete
 from experiments.config.compose import compose
 from experiments.config.groups import options
@@ -106,7 +107,7 @@ def test_dry_run_prints_the_cells_and_starts_none(attn, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("flags", [["--cfg", "job"], ["--cfg=job"]])
+@pytest.mark.parametrize("flags", [["--cfg", "job"], ["--cfg=job"], ["--cfg", "job", "--resolve"]])
 def test_a_task_is_shown_without_a_run(attn, flags):
     done = attn("finetune", "task=rte", *flags)
     assert done.returncode == 0 and "not_entailment" in done.stdout, done.stderr
@@ -142,6 +143,44 @@ def test_flags_and_overrides_may_come_in_any_order():
     assert split_arguments(["--cfg", "job", "a=1"]) == (["a=1"], ["--cfg", "job"])
     with pytest.raises(Mistake, match="did you mean --multirun"):
         split_arguments(["--mulitrun"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--shell-completion", "there is no flag --shell-completion"),
+        ("--version", "there is no flag --version"),
+        ("--run heads=3", "there is no flag --run"),
+        ("-m=false heads=3", "-m=false: -m takes no value"),
+        ("--cfg", "--cfg: the value must be one of job, hydra, all"),
+        ("--cfg jobb", "--cfg jobb: the value must be one of job, hydra, all (did you mean job?)"),
+        ("--info plugin", "(did you mean plugins?)"),
+        ("--info=foo", "--info=foo: the value must be one of all, config, "),
+        ("--cfg job --package", "--package: name a setting or a group"),
+    ],
+)
+def test_a_flag_has_a_value_that_it_takes(words, said):
+    with pytest.raises(Mistake, match=re.escape(said)):
+        split_arguments(words.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("+heds=24 --cfg job", "did you mean heads?"),
+        ("heads=3 heads=4 --cfg job", "heads is given twice"),
+        ("model=../optimizer/lamb --cfg job", "there is no model '../optimizer/lamb'"),
+        ("++hydra.searchpath=[file:///tmp] --cfg hydra", "only the files of conf/ are read"),
+        ("--info foo", "'foo' is not an override"),
+        ("heads=-3 --cfg job --resolve", "heads = -3: must be at least 1"),
+        ("--cfg job --package modle", "--package modle: there is no such setting\n  did you mean model?"),
+        ("--cfg hydra --package model", "--package model: there is no such setting"),
+    ],
+)
+def test_a_question_about_wrong_settings_is_refused_as_their_run_is(words, said, capsys):
+    with pytest.raises(Mistake, match=re.escape(said)):
+        answer(CommandLine(*split_arguments(words.split())))
+    assert capsys.readouterr() == ("", "")
 
 
 def test_hydra_keys_may_be_added():
@@ -257,6 +296,9 @@ def test_the_overlays_that_there_are_are_taken():
         ("model=nano,../base", "there is no model '../base'"),
         ("=5", "'=5' is not an override"),
         ("hydra.searchpath=[file:///tmp]", "only the files of conf/ are read"),
+        ("++hydra.searchpath=[file:///tmp]", "only the files of conf/ are read"),
+        ("variant.name=multi_head", "choose the variant: variant=NAME"),
+        ("variant.module=multi_head", "choose the variant: variant=NAME"),
     ],
 )
 def test_groups_have_the_options_of_their_folder_alone(override, message):
