@@ -176,9 +176,10 @@ def _size(verdict: Verdict, report: Report) -> str:
     metric = metric.removeprefix("log ")
     beside = ", less than the margin" if all(map(is_small, comparisons)) else ""
     if verdict.claim.paired_by == "seed":
-        times = (more_parameters(comparison, report, scheme) for comparison, _, scheme in shown)
-        if more := {f"{each:.2f}" for each in times if each}:
-            beside += f"; the better side has {'up to ' * (len(more) > 1)}{max(more, key=float)} times the parameters"
+        times = [more_parameters(comparison, report, scheme) for comparison, _, scheme in shown]
+        shares = {f"{each:.2f}" if each else "" for each in times}
+        if most := max(filter(None, shares), key=float, default=""):
+            beside += f"; the better side has {'up to ' * (len(shares) > 1)}{most} times the parameters"
     if len(means) > 1:
         return f"{metric} {written(min(means))} to {written(max(means))}{beside}"
     bounds = comparisons[0].interval
