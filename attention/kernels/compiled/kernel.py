@@ -172,6 +172,7 @@ class _Tensors(NamedTuple):
 
 
 SIZES = ("batch", "queries", "memory", "key_heads", "softmax_heads", "value_heads", "key_size", "value_size")
+SETTINGS = ("causal", "threads", "groups", "shared_groups", "examples_share_bias", "has_dropout", "keep_threshold")
 CONTIGUOUS = ("query", "key", "value", "logits_projection", "weights_projection")
 
 
@@ -179,10 +180,7 @@ class _Arguments(ctypes.Structure):
     """The struct `Problem` of `problem.h`, field by field."""
 
     _fields_ = (
-        *(
-            (name, ctypes.c_int64)
-            for name in (*SIZES, "causal", "threads", "groups", "shared_groups", "has_dropout", "keep_threshold")
-        ),
+        *((name, ctypes.c_int64) for name in (*SIZES, *SETTINGS)),
         *((name, ctypes.c_double) for name in ("scale", "keep_scale")),
         ("seed", ctypes.c_uint64),
         *((name, ctypes.c_void_p) for name in (*CONTIGUOUS, "bias", "mask")),
@@ -210,7 +208,9 @@ class _Arguments(ctypes.Structure):
                 strides = zip(tensor.shape, tensor.stride(), strict=True)
                 steps = [0 if size == 1 else stride for size, stride in strides]
                 setattr(self, f"{name}_strides", (4 * ctypes.c_int64)(*steps))
-        in_turn = trains_bias and self.batch > 1 and self.bias_strides[0] == 0
+        # by its shape: a bias that was expanded over the batch has a gradient for each example
+        self.examples_share_bias = tensors.bias is not None and tensors.bias.shape[0] == 1
+        in_turn = trains_bias and self.batch > 1 and bool(self.examples_share_bias)
         self._divide_among_threads(logits is not None or weights is not None, in_turn)
         contiguous = {name: getattr(tensors, name) for name in CONTIGUOUS}
         contiguous = {name: None if tensor is None else tensor.contiguous() for name, tensor in contiguous.items()}

@@ -13,6 +13,7 @@
 struct Problem {
     int64_t batch, queries, memory, key_heads, softmax_heads, value_heads, key_size, value_size;
     int64_t causal, threads, groups, shared_groups;  // groups of heads in an example; how many groups all threads share
+    int64_t examples_share_bias;          // whether the bias has one part, for all examples
     int64_t has_dropout, keep_threshold;  // whether weights are dropped; a weight is kept if its hash is below this
     double scale, keep_scale;             // keep_scale: the factor of the weights that are kept
     uint64_t seed;
@@ -24,11 +25,11 @@ struct Problem {
     void *grad_query, *grad_key, *grad_value;
     // [batch, key_heads, softmax_heads], [batch, softmax_heads, value_heads], in the type of the sums
     void *grad_logits_projection, *grad_weights_projection;
-    // [batch, softmax_heads, queries, memory] in the type of the sums, 0 at first; nullptr if the bias isn't trained. If
-    // all examples share the bias, they all add to the first example's part
+    // [batch, or 1 if examples_share_bias, softmax_heads, queries, memory] in the type of the sums, 0 at first; nullptr
+    // if the bias isn't trained
     void *grad_bias;
 
-    bool examples_add_to_one_bias() const { return grad_bias && bias_strides[0] == 0; }
+    bool examples_add_to_one_bias() const { return grad_bias && examples_share_bias; }
 };
 
 template <class T> struct Sizes : Packing<T> {

@@ -163,6 +163,14 @@ def test_a_fully_masked_row_is_zero_and_sends_no_gradient(backend, how):
     assert all(grad.isfinite().all() for grad in grads)
 
 
+@pytest.mark.parametrize("backend", [name for name in ON_CPU if name != "reference"])
+@pytest.mark.parametrize("shape", [(1, 2, 4, 5), (3, 1, 4, 5), (1, 1, 1, 5)])
+def test_a_bias_that_was_expanded_has_a_gradient_for_each_example_and_head(backend, shape):
+    leaves = tensors((3, 4, 5, 3, 3), (2, 2, 2), bias_shape=shape)
+    leaves["bias"] = leaves["bias"].detach().expand(3, 2, 4, 5).requires_grad_()
+    check_equal(leaves, backend)
+
+
 @pytest.mark.parametrize("backend", ON_CPU)
 def test_a_nan_is_not_hidden(backend):
     leaves = tensors((1, 3, 4, 2, 2), (2, 2, 2), bias_shape=(1, 1, 3, 4))
