@@ -56,10 +56,11 @@ def prepare_corpora(cells: Sequence[Settings], *, to_train: bool = True) -> None
             with folder, Interruption():
                 folder.create(cell.model_dump())
                 prepare_in_child_process(cell, folder)
-            if not to_train:
-                folder.discard()
         except Failure:
             folder.discard()
+        finally:
+            if not to_train:
+                folder.discard()
 
 
 @contextmanager
