@@ -7,6 +7,7 @@ from its run folder.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -215,6 +216,8 @@ class _Queue:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # all at once, as closing one waits for its end
+        self.send_signal(signal.SIGTERM)
         for cell in self.running.values():
             cell.process.close()
 

@@ -1,9 +1,13 @@
-"""A cell that cannot begin fails with a reason, and the others go on."""
+"""A cell that cannot begin fails with a reason, and the others go on. If the parent fails, all are told to end."""
 
 from __future__ import annotations
 
+import signal
 import sys
 
+import pytest
+
+from experiments.cells import runner
 from experiments.cells.cell import folder_of
 from experiments.cells.resources import ResourcePool
 from experiments.cells.runner import run_cells
@@ -26,3 +30,28 @@ def test_a_cell_for_which_the_system_has_no_process_ends_no_other(cell, monkeypa
     monkeypatch.setattr(child, "process_arguments", lambda *_: {"args": next(programs)})
     reasons = [outcome.reason for outcome in run_cells([cell(), cell("seed=1")], ResourcePool(1))]
     assert reasons == ["no process could be started: No such file or directory", "it has run"]
+
+
+def test_if_the_parent_fails_all_cells_are_told_before_it_waits_for_one(cell, monkeypatch):
+    done = []
+
+    class Process:
+        def __init__(self, assignment, output):
+            output.close()
+
+        def poll(self):
+            return None
+
+        def send_signal(self, number):
+            done.append(number)
+
+        def close(self):
+            done.append("closed")
+
+    def watch(running, blocked):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(runner, "SpawnedCell", Process)
+    with pytest.raises(ZeroDivisionError):
+        run_cells([cell(), cell("seed=1")], ResourcePool(2), watch=watch)
+    assert done == [signal.SIGTERM, signal.SIGTERM, "closed", "closed"]
