@@ -59,9 +59,11 @@ class Throughput:
     def paused(self) -> Iterator[None]:
         """A block whose time counts neither as elapsed nor as processor time."""
         began, processor_began = time.perf_counter(), time.process_time()
-        yield
-        self._started += time.perf_counter() - began
-        self._processor_started += time.process_time() - processor_began
+        try:
+            yield
+        finally:
+            self._started += time.perf_counter() - began
+            self._processor_started += time.process_time() - processor_began
 
     @contextmanager
     def step(self) -> Iterator[Counted]:

@@ -159,4 +159,8 @@ def give_up_closed_terminal() -> None:
 def discard_output(descriptor: int) -> None:
     """Discard whatever is written to a descriptor from now on, as far as the system lets us."""
     with suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+        opened = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(opened, descriptor)
+        # it is the descriptor itself if that was closed
+        if opened != descriptor:
+            os.close(opened)

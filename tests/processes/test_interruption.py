@@ -7,10 +7,11 @@ import threading
 import time
 import weakref
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
-from experiments.processes.interruption import SIGNALS, Interrupted, Interruption
+from experiments.processes.interruption import SIGNALS, Interrupted, Interruption, discard_output
 from tests.fixtures.command import ROOT
 from tests.fixtures.terminal import code_without_terminal
 
@@ -138,6 +139,16 @@ def test_a_pipe_whose_reader_ended_is_a_terminal_that_is_closed(tmp_path):
             process.terminate()
         assert process.wait(60) == (code or 143)
         assert (tmp_path / "saved").read_text() == f"interrupted by {'SIGHUP' if code else 'SIGTERM'}"
+
+
+def test_output_is_discarded_without_another_open_file(tmp_path):
+    path = tmp_path / "output"
+    with path.open("wb") as output:
+        before = [*Path("/dev/fd").iterdir()]
+        discard_output(output.fileno())
+        assert [*Path("/dev/fd").iterdir()] == before
+        output.write(b"lost")
+    assert path.read_bytes() == b""
 
 
 @pytest.mark.parametrize("number", SIGNALS)
