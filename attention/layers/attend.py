@@ -54,7 +54,9 @@ def attend(
     logits_projection: P_l, h_k -> h; None: h = h_k. weights_projection: P_w, h -> h_v; None: h_v = h;
     bias: is added to the logits. It has four dimensions, each 1 or that of [B, h, N, M]; -inf forbids;
     mask: bool, with four dimensions like bias; True = may attend. A row that may attend nowhere gives zeros and has no
-    gradient. Fewer dimensions are refused, because [M, M] could mean padding [B, M] or queries and memory [N, M];
+    gradient. A row whose logits all overflow to -inf is NaN, but zeros in sdpa and cuda, and in compiled where a mask
+    or a bias might have hidden it. Fewer dimensions are refused, because [M, M] could mean padding [B, M] or queries
+    and memory [N, M];
     causal: query n attends to memory 0..n only;
     scale: None = 1 / sqrt(K);
     dropout: probability that a weight is set to 0 after P_w; the others are divided by 1 - dropout;

@@ -28,7 +28,7 @@ template <class T> struct Schedule {
           own_groups(all_groups - problem.shared_groups) {
         Arena arena{nullptr};
         const Tile<T> measured_tile(problem, arena, backward);
-        const int64_t tile_bytes = arena.next - static_cast<char *>(nullptr);
+        const int64_t tile_bytes = arena.used;
         int64_t groups_at_once = std::min(problem.threads, own_groups), tiles_at_once = groups_at_once;
         if (problem.shared_groups) {
             const int64_t tiles_per_group = measured_tile.tiles_per_group(),
@@ -46,7 +46,7 @@ template <class T> struct Schedule {
         packed_groups.reserve(groups_at_once), tiles.reserve(tiles_at_once);
         for (int64_t i = 0; i < groups_at_once; i++) packed_groups.emplace_back(problem, arena, backward);
         for (int64_t i = 0; i < tiles_at_once; i++) tiles.emplace_back(problem, arena, backward);
-        workspace_size = arena.next - workspace;
+        workspace_size = arena.used;
     }
 
     int64_t input_bytes() const {

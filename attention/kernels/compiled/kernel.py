@@ -244,7 +244,10 @@ class _Arguments(ctypes.Structure):
         self._functions().attend(ctypes.byref(self), TYPE_CODES[self.dtype], int(backward))
 
     def workspace_bytes(self, backward: bool) -> int:
-        """Bytes that a run takes besides its tensors; at most about 11 times those of its queries, keys and values."""
+        """Bytes that a run takes besides its tensors; at most about 12 times those of its queries, keys and values.
+
+        Heads that are narrower than a vector count as wide as one, because they are padded.
+        """
         return int(self._functions().workspace_bytes(ctypes.byref(self), TYPE_CODES[self.dtype], int(backward)))
 
     def _functions(self) -> ctypes.CDLL:

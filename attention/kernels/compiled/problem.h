@@ -56,12 +56,13 @@ template <class T> struct Sizes : Packing<T> {
           P_w_size(mixes_weights ? softmax_heads * value_heads : 0) {}
 };
 
-// Hands out arrays of a workspace, each in whole vectors; if it starts at nullptr, it only counts their bytes
+// Hands out arrays of a workspace, each in whole vectors; without a workspace, it only counts their bytes
 struct Arena {
-    char *next;
+    char *workspace;
+    int64_t used = 0;  // bytes
 
     template <class Element> void allocate(Element *&array, int64_t size) {
-        array = reinterpret_cast<Element *>(next);
-        next += (size * int64_t(sizeof(Element)) + VECTOR_BYTES - 1) / VECTOR_BYTES * VECTOR_BYTES;
+        array = workspace ? reinterpret_cast<Element *>(workspace + used) : nullptr;
+        used += (size * int64_t(sizeof(Element)) + VECTOR_BYTES - 1) / VECTOR_BYTES * VECTOR_BYTES;
     }
 };

@@ -31,8 +31,8 @@ static inline Vector<double> exponential(Vector<double> x) {
 }
 
 // Computes the softmax in place. `row` has `size` numbers and is padded to whole vectors; the padding doesn't count. A
-// row of only -inf becomes zeros
-template <class Sum> static void softmax(Sum *row, int64_t size) {
+// row of only -inf becomes zeros if it may be hidden, else NaN, because its logits have overflowed
+template <class Sum> static void softmax(Sum *row, int64_t size, bool may_be_hidden) {
     constexpr int64_t WIDTH = vector_of<Sum>::width;
     const Sum infinity = std::numeric_limits<Sum>::infinity();
     const int64_t padded_size = padded<Sum>(size);
@@ -42,7 +42,7 @@ template <class Sum> static void softmax(Sum *row, int64_t size) {
         largest_by_lane = vector_at(row + m) > largest_by_lane ? vector_at(row + m) : largest_by_lane;
     const Sum largest = reduce_max<Sum>(largest_by_lane);
     if (largest == -infinity) {
-        bool nan = false;
+        bool nan = !may_be_hidden;
         for (int64_t m = 0; m < size; m++) nan |= row[m] != row[m];
         std::fill(row, row + padded_size, nan ? std::numeric_limits<Sum>::quiet_NaN() : Sum(0));
         return;

@@ -193,7 +193,8 @@ template <class T> struct Tile : Sizes<T> {
                 row = mix(P_l, logits + n * row_length, key_heads, softmax_heads), head_stride = row_stride;
             for (int64_t head = 0; head < softmax_heads; head++) {
                 bias_and_mask_row(row + head * head_stride, head, first_row + n);
-                softmax(row + head * head_stride, attended);
+                // causal attention leaves the first position to every query
+                softmax(row + head * head_stride, attended, problem.bias || problem.mask);
                 store_numbers(row + head * head_stride, weights + head * map_stride + n * row_length, row_length);
             }
             if (mixes_weights)

@@ -179,6 +179,16 @@ def test_a_nan_is_not_hidden(backend):
     assert run(leaves, backend, bias=leaves["bias"].detach())[:, 1].isnan().all()
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("backend", [name for name in ON_CPU if name != "sdpa"])
+def test_logits_that_overflow_are_not_hidden(backend, causal):
+    leaves = tensors((1, 3, 3, 2, 2), (2, 2, 2), dtype=torch.float32)
+    with torch.no_grad():
+        leaves["query"][:, 1], leaves["key"][:] = 3e38, -3e38
+    output = run(leaves, backend, causal=causal, scale=1.0)
+    assert output[:, 1].isnan().all()
+
+
 @pytest.mark.parametrize(
     ("terms", "dropout"), [(ALL_TERMS, 0.0), (ALL_TERMS, 0.4), (STATIC_TERMS, 0.4), ((), 0.0), ((), 0.4)]
 )
