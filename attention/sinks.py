@@ -42,7 +42,17 @@ class Attention(multi_head.Attention):
         dropout: float = 0.0,
         backend: str = "auto",
     ) -> None:
-        super().__init__(hidden_size, heads, key_size, value_size, memory_size, scaled, linear_bias, dropout, backend)
+        super().__init__(
+            hidden_size,
+            heads,
+            key_size=key_size,
+            value_size=value_size,
+            memory_size=memory_size,
+            scaled=scaled,
+            linear_bias=linear_bias,
+            dropout=dropout,
+            backend=backend,
+        )
         self.sink = Sink(heads) if learned else None
 
     def attend(

@@ -40,7 +40,17 @@ class Attention(multi_head.Attention):
     ) -> None:
         if window < 1:
             raise ValueError(f"window: is {window}, must be at least 1")
-        super().__init__(hidden_size, heads, key_size, value_size, memory_size, scaled, linear_bias, dropout, backend)
+        super().__init__(
+            hidden_size,
+            heads,
+            key_size=key_size,
+            value_size=value_size,
+            memory_size=memory_size,
+            scaled=scaled,
+            linear_bias=linear_bias,
+            dropout=dropout,
+            backend=backend,
+        )
         self.window = window
 
     def attend(
