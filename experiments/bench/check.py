@@ -1,9 +1,10 @@
 """A check of a kernel before it is timed: output and gradients compared with the equations in float64, at the timed
-sizes.
+sizes as far as memory allows.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -31,7 +32,10 @@ class Checked(NamedTuple):
 
 
 def check(contender: Contender) -> Checked:
-    """Check the attention layer of a contender, forward and backward, at its sizes, with as many examples as fit."""
+    """Check the attention layer of a contender, forward and backward, at its sizes, with as many examples as fit.
+
+    If not even one fits, it is cut to the length that does.
+    """
     settings, device, precision = contender.settings, contender.device, contender.precision
     set_kernel_cache(settings)
     with torch.random.fork_rng(devices=[]):
@@ -52,8 +56,10 @@ def _results(settings: Settings, backend: str, dtype: torch.dtype) -> tuple[dict
     Dropout is left out because it is random.
     """
     variant = settings.variant | {"backend": backend, "dropout": 0.0}
-    examples = max(1, min(settings.batch_size, LARGEST_MAP // (settings.heads * settings.length**2)))
-    layer, x = layer_and_input(settings.model_copy(update={"variant": variant}), dtype, examples)
+    length = min(settings.length, math.isqrt(LARGEST_MAP // settings.heads))
+    examples = min(settings.batch_size, LARGEST_MAP // (settings.heads * length**2))
+    sizes = {"length": length, "batch_size": examples}
+    layer, x = layer_and_input(settings.model_copy(update={"variant": variant, **sizes}), dtype)
     with wrong_arguments(variant):
         output = layer(x)
     # not of mean 0: the gradients of the biases would be sums that cancel

@@ -93,15 +93,13 @@ def vocabulary_size(settings: Settings) -> int:
     return Pretraining(settings).vocabulary_size()
 
 
-def layer_and_input(
-    settings: Settings, dtype: torch.dtype = torch.float32, examples: int = 0
-) -> tuple[AttentionLayer, Tensor]:
+def layer_and_input(settings: Settings, dtype: torch.dtype = torch.float32) -> tuple[AttentionLayer, Tensor]:
     """The attention layer, and x [B, N, D] of unit variance; its weights keep that variance. Both need gradients."""
     layer = build_attention(settings.variant)
     initialize(layer, settings.seed, std=settings.hidden_size**-0.5)
     generator = torch.Generator().manual_seed(settings.seed)
     x = torch.randn(settings.batch_size, settings.length, settings.hidden_size, generator=generator)
-    x = x[: examples or None].to(resolve_device(settings.trainer.device), dtype)
+    x = x.to(resolve_device(settings.trainer.device), dtype)
     return layer.to(x.device, dtype), x.requires_grad_()
 
 

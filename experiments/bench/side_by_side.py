@@ -14,6 +14,7 @@ from experiments.bench.peers import PEERS
 from experiments.bench.rounds import Timing, timed
 from experiments.display.rows import Row
 from experiments.failures.failure import Mistake
+from experiments.measure.memory import give_back_freed_memory
 from experiments.measure.roofline import Rates, measure_rates
 from experiments.measure.throughput import spread
 from experiments.settings.run import Settings
@@ -79,6 +80,8 @@ def _timed(contenders: list[Contender], rounds: int) -> tuple[list[Row], list[Le
     """
     torch.set_num_threads(contenders[0].settings.trainer.threads)
     rates = measure_rates(contenders[0].device, contenders[0].precision)
+    # of the checks and of the rates; the contenders run in processes of their own
+    give_back_freed_memory()
     outcomes = list(zip(contenders, timed(contenders, rounds), strict=True))
     ended = [_left_out(contender, why, failed=True) for contender, why in outcomes if isinstance(why, str)]
     timings = [(contender, timing) for contender, timing in outcomes if isinstance(timing, Timing)]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 
 from experiments.measure.timing import seconds
 
-LARGEST_PRODUCT = 1536  # rows, columns and depth
-SLOW_PRODUCT = 0.02  # seconds; a product that takes longer is large enough to be timed
-COPIED_BYTES = 2**27
+SMALLEST_PRODUCT, LARGEST_PRODUCT = 256, 8192  # rows, columns and depth
+SMALLEST_COPY, LARGEST_COPY = 2**27, 2**30  # bytes
+LONG_ENOUGH = 0.02  # seconds; what takes longer is large enough to be timed
 TRIES = 5
 
 
@@ -27,14 +28,26 @@ class Rates(NamedTuple):
 
 def measure_rates(device: torch.device, precision: str) -> Rates:
     """Measure the rates. `precision`, fp32 or bf16, selects the unit that multiplies, through torch's own product."""
-    # a CPU without instructions for bf16 needs seconds for the largest product
-    size = LARGEST_PRODUCT // 8
-    while (product := _product_seconds(size, device, precision)) < SLOW_PRODUCT and size < LARGEST_PRODUCT:
+    # a CPU without instructions for bf16 needs minutes for the largest product, a GPU microseconds for the smallest
+    size, product = _large_enough(
+        lambda size: _product_seconds(size, device, precision), SMALLEST_PRODUCT, LARGEST_PRODUCT
+    )
+    copied, copy = _large_enough(lambda size: _copy_seconds(size, device), SMALLEST_COPY, LARGEST_COPY)
+    return Rates(2 * size**3 / product, 2 * copied / copy)
+
+
+def _large_enough(seconds_of: Callable[[int], float], size: int, largest: int) -> tuple[int, float]:
+    """The size, doubled until the time is long enough or the size the largest, and the time."""
+    while (took := seconds_of(size)) < LONG_ENOUGH and size < largest:
         size *= 2
-    source = torch.zeros(COPIED_BYTES, dtype=torch.uint8, device=device)
+    return size, took
+
+
+def _copy_seconds(size: int, device: torch.device) -> float:
+    """The time of the fastest of several copies of this many bytes."""
+    source = torch.zeros(size, dtype=torch.uint8, device=device)
     target = torch.ones_like(source)
-    copy = min(seconds(lambda: target.copy_(source), device) for _ in range(TRIES))
-    return Rates(2 * size**3 / product, 2 * COPIED_BYTES / copy)
+    return min(seconds(lambda: target.copy_(source), device) for _ in range(TRIES))
 
 
 def _product_seconds(size: int, device: torch.device, precision: str) -> float:

@@ -17,7 +17,7 @@ import torch
 from attention.kernels import blocked
 from attention.kernels.problem import Problem, Projection
 from attention.layers import attend as core
-from experiments.bench import rounds
+from experiments.bench import rounds, side_by_side
 from experiments.bench.check import check
 from experiments.bench.contenders import Contender, build, initialized_model, made_up_batch
 from experiments.bench.peers import PEERS
@@ -27,6 +27,7 @@ from experiments.commands.bench import bench
 from experiments.commands.options import BenchOptions
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
+from experiments.measure import roofline
 from experiments.measure.roofline import Rates, measure_rates, seconds
 from experiments.processes.answering import AnswererEnded
 from experiments.processes.environment_variables import ADDED, TUNED, set_performance_variables
@@ -171,6 +172,35 @@ def test_the_kernels_that_auto_chooses_are_right(variant, precision):
     assert check(contender(f"variant={variant}", f"precision={precision}", "length=65")).error == ""
 
 
+def test_the_check_is_cut_to_the_sizes_whose_maps_fit(monkeypatch):
+    checked, real = set(), core.KERNELS["reference"]
+
+    def noting(problem):
+        checked.add(problem.query.shape[:2])
+        return real(problem)
+
+    monkeypatch.setitem(core.KERNELS, "reference", noting)
+    for largest, sizes in ((2 * 2 * 9**2, (2, 9)), (2 * 9**2, (1, 9)), (2 * 5**2, (1, 5))):
+        checked.clear()
+        monkeypatch.setattr("experiments.bench.check.LARGEST_MAP", largest)
+        assert check(contender("backend=reference")).error == ""
+        assert checked == {sizes}
+
+
+@pytest.mark.usefixtures("inside")
+def test_the_memory_of_the_checks_is_given_back_before_anything_is_timed(monkeypatch):
+    done = []
+
+    def note(name):
+        real = getattr(side_by_side, name)
+        monkeypatch.setattr(side_by_side, name, lambda *arguments: done.append(name) or real(*arguments))
+
+    for name in ("measure_rates", "give_back_freed_memory", "timed"):
+        note(name)
+    assert bench([*LAYER, *CPU, "backend=reference"], options(), "csv", None) == 0
+    assert done == ["measure_rates", "give_back_freed_memory", "timed"]
+
+
 @pytest.mark.parametrize("peer", ["", *PEERS])
 def test_a_step_of_everyone_runs(peer):
     built = build(contender("layers=2", "learning_rate=1e-2", scope="step", peer=peer))
@@ -269,6 +299,16 @@ def test_the_floor_is_the_slower_of_products_and_traffic():
     rates = Rates(flops_per_second=100.0, bytes_per_second=10.0)
     assert rates.floor(1000, 10) == 10 and rates.floor(10, 1000) == 100
     assert all(rate > 1e6 for rate in measure_rates(torch.device("cpu"), "bf16"))
+
+
+@pytest.mark.parametrize(("flops_per_second", "largest"), [(1e15, 8192), (1e9, 256)])
+def test_rates_are_those_of_calls_that_take_long_enough(monkeypatch, flops_per_second, largest):
+    products, copies = [], []
+    monkeypatch.setattr(roofline, "_product_seconds", lambda n, *_: products.append(n) or 2 * n**3 / flops_per_second)
+    monkeypatch.setattr(roofline, "_copy_seconds", lambda size, _: copies.append(size) or 2 * size / 5e10)
+    rates = measure_rates(torch.device("cpu"), "bf16")
+    assert rates == (pytest.approx(flops_per_second), pytest.approx(5e10))
+    assert products[-1] == largest and copies[-1] == 2**29
 
 
 @pytest.mark.parametrize(
