@@ -175,7 +175,7 @@ def distinct(values: Iterable[Any]) -> list[Any]:
 
 
 def _learning_rates(request: Request) -> Iterator[tuple[str, str]]:
-    """The learning rates of the rows' families, unless the user gives one."""
+    """The learning rates of the rows' families."""
     for family, tuning in request.family_tunings.items():
         tried = ", ".join(f"{rate:g}: {score:.4g}" for rate, score in sorted((tuning.tried or {}).items()))
         chosen = f"{tuning.chosen:g}" if tuning.chosen else "that of the settings"

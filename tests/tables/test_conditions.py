@@ -25,10 +25,15 @@ def test_a_learning_rate_that_is_given_stands_in_place_of_the_tuned_one():
     table = WARMUP
     source = Known({(row, 0): CellOutcome("missing") for row in table.rows_at("nano")})
     source.sizes = lambda row: {}
-    for overrides, rates in (((), 3), (("learning_rate=0.1",), 0)):
-        request = Request("xiong2020/warmup", table, "nano", range(1), overrides)
-        facts = dict(report_of(request, source, Conditions()).facts)
-        assert sum(name.startswith("learning rate of") for name in facts) == rates
+    for given in ((), ("learning_rate=0.1",), ("max_steps=100", "learning_rate=0.1")):
+        request = Request("xiong2020/warmup", table, "nano", range(1), given)
+        facts = report_of(request, source, Conditions()).facts
+        rates = [value for name, value in facts if name.startswith("learning rate of")]
+        assert len(rates) == 3 and request.is_untuned == bool(given)
+        assert not given or {*rates} == {"that of the settings; given on the command line"}
+        (line,) = untuned_families(request)
+        assert not given or f"not tuned with {joined(given)}" in line
+        assert "learning_rate" not in request.tuning_command()
 
 
 @pytest.mark.parametrize("budget", ["nano", "paper"])

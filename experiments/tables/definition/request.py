@@ -28,6 +28,7 @@ from experiments.tables.definition.table import (
     Tuning,
 )
 
+RATE = "learning_rate"  # key of the setting
 # groups and keys for which a learning rate need not be tuned again: the text, which a table names, and how and where
 # a run is computed, evaluated and kept
 FREE_OF_RATE = LOCATION_KEYS | {
@@ -112,7 +113,7 @@ class Request:
     @property
     def gives_rate(self) -> bool:
         """Whether the user gives the learning rate."""
-        return any(key_of(override) == "learning_rate" for override in self.overrides)
+        return any(key_of(override) == RATE for override in self.overrides)
 
     @property
     def untuned_overrides(self) -> list[str]:
@@ -126,12 +127,12 @@ class Request:
         """The tuning of the learning rate of each configuration that belongs to a family.
 
         A family without a rate takes that of the budget's settings, which only the paper's own budget has tuned. With
-        overrides for which it was not tuned, every rate counts as not tuned. Empty if the user gives the rate.
+        overrides for which it was not tuned, every rate counts as not tuned, as does one that the user gives.
         """
-        if self.gives_rate:
-            return {}
-        rates = self.budget.learning_rates
         families = {key: of.definition.family for key, of in self.configurations.items() if of.definition.family}
+        if self.gives_rate:
+            return dict.fromkeys(families, UNTUNED.model_copy(update={"where": "given on the command line"}))
+        rates = self.budget.learning_rates
         overrides = self.untuned_overrides
         if not rates and (self.budget_name != PAPER or overrides):
             rates = dict.fromkeys(families.values(), UNTUNED)
@@ -213,7 +214,8 @@ class Request:
     def tuning_command(self) -> str:
         """The command that tunes the learning rates of the request's settings, on the text of the budget."""
         budget = [] if self.budget_name == BUDGETS[0] else ["--budget", self.budget_name]
-        return shlex.join(["attn", "table", self.name, *budget, "--tune", *self.untuned_overrides])
+        settings = [override for override in self.untuned_overrides if key_of(override) != RATE]
+        return shlex.join(["attn", "table", self.name, *budget, "--tune", *settings])
 
     @property
     def _claims_in_names(self) -> list[str]:
