@@ -407,6 +407,18 @@ def test_a_wrong_yaml_is_refused_by_name():
     assert "no set 'maskd' (did you mean masked?)" in broken(budgets__nano__learning_rates="maskd")
 
 
+def test_every_family_has_a_rate_under_every_scheme():
+    rate = {"chosen": 1e-3, "where": "here", "tried": None}
+    schemes = {key: {"label": key, "overrides": f"model.position={key}"} for key in ("relative", "rotary")}
+
+    def told(*names: str) -> str:
+        rates = dict.fromkeys(("pre", "pre_without_warmup", *names), rate)
+        return broken(positions=schemes, budgets__nano__learning_rates=rates)
+
+    assert "post@rotry: the budget has no scheme 'rotry' (did you mean rotary?)" in told("post", "post@rotry")
+    assert "the family post has no learning rate under the scheme rotary" in told("post@relative")
+
+
 def test_a_tuned_rate_reaches_the_rows_of_its_family_and_the_command_line_wins():
     table = load("xiong2020/warmup")
     tuned = {"post": Tuning(chosen=1e-4, where="here", tried={})}

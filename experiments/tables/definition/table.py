@@ -275,14 +275,26 @@ class Table(Group):
             raise ValueError(f"source: {self.source} trains nothing that could be fine-tuned")
         self._check_numbers()
         for key, budget in self.budgets.items():
-            for row in self.rows_at(key).values() if budget.learning_rates else ():
-                families = {family.partition("@")[0] for family in budget.learning_rates}
-                if row.family not in families:
-                    meant = did_you_mean(str(row.family), budget.learning_rates)
-                    raise ValueError(
-                        f"budgets.{key}.learning_rates: the family {row.family} has no learning rate{meant}"
-                    )
+            if budget.learning_rates:
+                self._check_rates(key, budget.learning_rates)
         return self
+
+    def _check_rates(self, budget_name: str, rates: Mapping[str, Tuning]) -> None:
+        """Raises ValueError for a row without a rate under a scheme, and for a rate under one that does not exist."""
+        place, schemes = f"budgets.{budget_name}.learning_rates", self.schemes_at(budget_name)
+        families = [rate.partition("@")[0] for rate in rates]
+        for rate in rates:
+            _, at, scheme = rate.partition("@")
+            if at and scheme not in schemes:
+                meant = did_you_mean(scheme, schemes)
+                raise ValueError(f"{place}: {rate}: the budget has no scheme {scheme!r}{meant}")
+        for row in self.rows_at(budget_name).values():
+            if row.family not in families:
+                meant = did_you_mean(str(row.family), families)
+                raise ValueError(f"{place}: the family {row.family} has no learning rate{meant}")
+            for scheme in schemes:
+                if rates.keys().isdisjoint({row.family, f"{row.family}@{scheme}"}):
+                    raise ValueError(f"{place}: the family {row.family} has no learning rate under the scheme {scheme}")
 
     def _check_numbers(self) -> None:
         """Raises ValueError for a score that is no number of a result of `attn train`; other sources have their own."""
