@@ -173,6 +173,11 @@ def test_a_trend_is_undone_by_a_row_at_its_bad_end():
     ]  # fmt: skip
 
 
+def test_the_middle_row_of_a_trend_at_equal_ratios_has_no_weight():
+    scores, sizes = {"a": CLEAR, "b": row(4.25), "c": WORSE}, {"a": {"h": 96}, "b": {"h": 48}, "c": {"h": 24}}
+    assert word("a > b > c by h", scores, sizes=sizes, untuned=["b"]) == "holds"
+
+
 def test_a_small_difference_of_the_claimed_sign_holds():
     scores = {"a": CLEAR, "b": {seed: value + 0.05 for seed, value in CLEAR.items()}}
     assert word("a > b", scores) == "holds"

@@ -130,7 +130,9 @@ class Trend:
             weight = (place - mean) / squares * (places[0] - places[-1])
             for row, factor in side(each).items():
                 factors[row] = factors.get(row, 0.0) + weight * factor
-        return factors
+        largest = max(map(abs, factors.values()))
+        # where a row has no weight, rounding may leave a tiny one
+        return {row: factor for row, factor in factors.items() if abs(factor) > 1e-9 * largest}
 
     def written(self, better: Literal["<", ">"], margin: float) -> str:
         """The comparison as a formula of scores. better: `<` if lower scores are better. margin: in their unit."""
