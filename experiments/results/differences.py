@@ -106,7 +106,8 @@ def _compared(one: Measured, baseline: Measured) -> Compared:
     both = (one, baseline)
     reasons = stuck_marks(compared.rows, {each.name: each.stuck for each in both})
     gains = {each.name: each.late_gain for each in both if each.late_gain is not None}
-    return compared.decided_by(reasons, lambda outcome: late_marks(compared, outcome, gains))
+    factors = {one.name: 1.0, baseline.name: -1.0}
+    return compared.decided_by(reasons, lambda outcome: late_marks(compared, outcome, factors, gains))
 
 
 def _word(compared: Compared, level: float) -> Word:

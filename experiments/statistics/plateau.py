@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from experiments.failures.wording import joined
 from experiments.statistics.comparison import ClaimOutcome, Compared, Mark, MarkKind
 
 PLATEAU = 0.5  # nats that a run has to end below the loss of a unigram model
@@ -54,19 +55,52 @@ def stuck_marks(rows: Sequence[str], stuck: Mapping[str, Mapping[MarkKind, str]]
     return [Mark(row, kind, why) for row in rows for kind, why in stuck.get(row, {}).items()]
 
 
-def late_marks(compared: Compared, outcome: ClaimOutcome, late_gains: Mapping[str, float]) -> list[Mark]:
-    """The reason why rows that still learn may not decide a comparison with an outcome: as large a change of the mean
-    could undo it. Empty if there is none.
+def free_direction(compared: Compared, outcome: ClaimOutcome) -> float:
+    """The sign of those changes of the left side's advantage that leave an outcome as it is; 0 if neither sign does.
+
+    A row that gets better changes the advantage by its factor in the difference.
+    """
+    if outcome == "no difference" or (compared.relation, outcome) == ("~", "holds"):
+        return 0.0
+    if compared.relation == "~":
+        return compared.sense * (compared.mean or 0.0)
+    return 1.0 if outcome == "holds" else -1.0
+
+
+def late_marks(
+    compared: Compared, outcome: ClaimOutcome, factors: Mapping[str, float], late_gains: Mapping[str, float]
+) -> list[Mark]:
+    """Reasons why rows that still learn may not decide a comparison with an outcome. Empty if there are none.
+
+    A row may not if it alone changed the mean by as much as could undo the outcome. Several rows may not if they did so
+    together, in a direction that undoes it.
+
+    factors: those of the rows in the difference.
     """
     distance = compared.distance(outcome)
-    unfinished = {row: gain for row in compared.rows if (gain := late_gains.get(row, 0.0)) >= distance}
-    if not unfinished:
+    free = free_direction(compared, outcome)
+    changes = {row: factor * gain for row, factor in factors.items() if (gain := late_gains.get(row, 0.0)) > 0}
+    alone = max(changes, key=lambda row: abs(changes[row]), default=None)
+    if alone is None:
         return []
-    row = max(unfinished, key=lambda row: unfinished[row])
+    if abs(changes[alone]) >= distance:
+        marked = [alone]
+    else:
+        undoing = (
+            [row for row, change in changes.items() if change * sign > 0] for sign in (1, -1) if sign * free <= 0
+        )
+        marked = next((rows for rows in undoing if abs(sum(changes[row] for row in rows)) >= distance), [])
     is_of_zero = compared.relation == ">" and outcome != "no difference"
     decides = "the difference" if is_of_zero else "the distance of the difference from the margin"
-    why = f"still gained {unfinished[row]:.2g} at the end of its training, no less than {decides} ({distance:.2g})"
-    return [Mark(row, "late gain", why)]
+    return [
+        Mark(row, "late gain", f"still gained {late_gains[row]:.2g} at the end of its training, "
+             f"{_with([other for other in marked if other != row])}no less than {decides} ({distance:.2g})")
+        for row in marked
+    ]  # fmt: skip
+
+
+def _with(rows: Sequence[str]) -> str:
+    return f"with {joined(list(rows))} " if rows else ""
 
 
 def _seeds(count: int, of: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from experiments.statistics.comparison import ClaimOutcome, Compared, Mark, MarkKind
-from experiments.statistics.plateau import stuck, unknown_gain
+from experiments.statistics.plateau import free_direction, stuck, unknown_gain
 from experiments.tables.definition.table import Budget
 from experiments.tables.sources.source import CellOutcome
 
@@ -33,12 +33,6 @@ def untuned_marks(
 
     factors: those of the rows in the difference. untuned: the rows whose rate was not tuned.
     """
-    # the direction in which the advantage of the left side may still move without another outcome; 0: none
-    direction = 1.0 if outcome == "holds" else -1.0
-    if outcome == "no difference" or (compared.relation, outcome) == ("~", "holds"):
-        direction = 0.0
-    elif compared.relation == "~":
-        direction = compared.sense * (compared.mean or 0.0)
-    # a better row moves the advantage by its factor
-    could_undo = [row for row in untuned if (factor := factors.get(row)) and factor * direction <= 0]
+    free = free_direction(compared, outcome)
+    could_undo = [row for row in untuned if (factor := factors.get(row)) and factor * free <= 0]
     return [Mark(row, "untuned", "may do better, because its learning rate was not tuned") for row in could_undo]

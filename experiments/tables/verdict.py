@@ -256,10 +256,10 @@ def _score(part: Statement, claim: Claim, budget: Budget, measures: Measures, ev
     )  # fmt: skip
     # a cell that fails to train is what a claim of failure is about
     exempt = claim.of_failure and part.relation == ">"
-    factors = part.contrast(measures.sizes) if measures.untuned else {}
+    factors = part.contrast(measures.sizes)
 
     def undoing(outcome: ClaimOutcome) -> list[Mark]:
-        late = [] if exempt else late_marks(made, outcome, measures.late_gain)
+        late = [] if exempt else late_marks(made, outcome, factors, measures.late_gain)
         return late + untuned_marks(made, outcome, factors, measures.untuned)
 
     return made.decided_by([] if exempt else stuck_marks(made.rows, measures.stuck), undoing)

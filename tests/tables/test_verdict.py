@@ -175,7 +175,7 @@ def test_a_trend_is_undone_by_a_row_at_its_bad_end():
 
 def test_the_middle_row_of_a_trend_at_equal_ratios_has_no_weight():
     scores, sizes = {"a": CLEAR, "b": row(4.25), "c": WORSE}, {"a": {"h": 96}, "b": {"h": 48}, "c": {"h": 24}}
-    assert word("a > b > c by h", scores, sizes=sizes, untuned=["b"]) == "holds"
+    assert word("a > b > c by h", scores, sizes=sizes, untuned=["b"], late_gain={"b": 0.9}) == "holds"
 
 
 def test_a_small_difference_of_the_claimed_sign_holds():
@@ -408,6 +408,19 @@ def test_a_row_that_still_learns_may_decide_one_outcome_and_not_another():
     assert comparison(verdict("a > b", scores)).shown() == ["holds", "no difference"]
     for gain, expected in ((0.02, "holds"), (0.04, "no difference"), (0.08, "not tested")):
         assert word("a > b", scores, late_gain={"a": gain}) == expected
+
+
+def test_rows_that_still_learn_may_together_undo_what_none_of_them_could():
+    scores = {"a": row(4.0, 0.5), "b": row(4.5, turn=1), "c": row(4.0, 0.5), "d": row(4.3, turn=1)}
+    sentence = "a - b > c - d"  # by 0.2
+    for rows, expected in (("bc", "not tested"), ("ab", "holds"), ("ad", "holds"), ("b", "holds")):
+        assert word(sentence, scores, late_gain=dict.fromkeys(rows, 0.15)) == expected, rows
+    why = verdict(sentence, scores, late_gain={"b": 0.15, "c": 0.06}).why
+    assert "b still gained 0.15 at the end of its training, with c no less than the difference (0.2)" in why
+    # to be the same, a difference may not move either way
+    same = {"a": SAME, "b": SAME, "c": SAME, "d": SAME}
+    for rows, expected in (("ad", "not tested"), ("bc", "not tested"), ("ac", "holds")):
+        assert word("a - b ~ c - d", same, late_gain=dict.fromkeys(rows, 0.06)) == expected, rows
 
 
 def test_what_a_row_that_still_learns_will_not_decide_is_foreseen():
