@@ -333,6 +333,13 @@ def test_every_row_finds_its_published_numbers(name):
     assert rows
 
 
+def test_numbers_that_were_read_in_the_paper_are_no_copies():
+    tree = yaml.safe_load((TABLES / "cordonnier2020" / "published.yaml").read_text())
+    tree["tables"]["nmt"]["copies"] = 1
+    with pytest.raises(Mistake, match=r"tables\.nmt.*copies: numbers that are primary have none"):
+        checked(tree, published.Paper, "published.yaml")
+
+
 @pytest.mark.parametrize("path", sorted(TABLES.glob("*/published.yaml")), ids=lambda path: path.parent.name)
 def test_a_number_nobody_has_read_is_null(path):
     paper = checked(yaml.safe_load(path.read_text()), published.Paper, path.name)

@@ -42,6 +42,8 @@ class PublishedTable(Group):
 
     @model_validator(mode="after")
     def _known_metrics(self) -> PublishedTable:
+        if self.copies and self.verification != "secondary":
+            raise ValueError(f"copies: numbers that are {self.verification} have none; only secondary ones do")
         allowed = {*self.metrics, *(f"{metric}_pm" for metric in self.metrics)}
         for row, numbers in self.rows.items():
             for metric in numbers:
