@@ -22,6 +22,7 @@ from experiments.processes.interruption import Interrupted
 from experiments.record.errors import or_other_runs
 from experiments.settings.group import SEEDS
 from experiments.tables import costs, step_times
+from experiments.tables.definition.inequality import Inequality, arithmetic
 from experiments.tables.definition.published import Published, published_of
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import Table
@@ -58,6 +59,7 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
             for line in untuned_families(request):
                 warn(line)
             source.check()
+            check_sizes(request, source)
         match options.mode:
             case "--dry-run":
                 rows, caption = costs.cell_costs(request, source, progress, options.workers)
@@ -128,6 +130,16 @@ def check_claims(chosen: Sequence[str], name: str, table: Table, budget: str) ->
                 f"--claim {claim!r}: the budget {budget} of {name} has the rows of none of its comparisons",
                 "give a larger --budget",
             )
+
+
+def check_sizes(request: Request, source: Source) -> None:
+    """Raises Mistake for a size in a claim that its rows lack, or in which they do not differ as a trend needs."""
+    sizes = {of.row: source.sizes(key) for key, of in request.configurations.items()}
+    for claim in request.claims.values():
+        for part in claim.parts_at(request.rows):
+            part.contrast(sizes)
+            if isinstance(part, Inequality) and part.relation == "=":
+                arithmetic(part.right, sizes[part.rows[0]])
 
 
 def seeds_of(text: str) -> range:

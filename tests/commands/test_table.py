@@ -18,15 +18,17 @@ from experiments.bench import rounds
 from experiments.bench.rounds import Timing
 from experiments.bench.worker import Turn
 from experiments.commands.options import COSTS_OF_TABLES, TableOptions
-from experiments.commands.table import seeds_of, show_table
+from experiments.commands.table import check_sizes, seeds_of, show_table
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.processes.answering import Answerer
 from experiments.record.folder import RunFolder
 from experiments.tables import paper_differences, seeds, step_times, until_resolved
 from experiments.tables.definition import folder
+from experiments.tables.definition.request import Request, load
 from experiments.tables.rendering.render import write_all
 from experiments.tables.sources import step_clock
+from experiments.tables.sources.choose import source_of
 from experiments.tables.sources.computed import Computed
 from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import Outcomes, Prediction, TableCell
@@ -415,6 +417,22 @@ def test_a_cell_that_fails_ends_no_table(attn, short, tmp_path, heads_table, mon
     shown = attn("table", NAME, "--seeds", "1", "--format", "csv", "--render-only", *short)
     assert shown.returncode == 0, shown.output
     assert rows_of(shown.stdout)["h8"]["state"] == "0 of 1 done, refused"
+
+
+@pytest.mark.parametrize(
+    ("of", "part", "said"),
+    [
+        ("score", "h8 > h16 > h32 by hh", "the row h8 has no size hh"),
+        ("score", "h8 > h16 > h32 by layers", "the sides do not differ in layers"),
+        ("parameters", "h16 - h8 = layer * h", "there is no size 'layer'"),
+    ],
+)
+def test_a_claim_about_sizes_that_rows_do_not_have_is_refused_before_the_training(heads_table, of, part, said):
+    table = load(heads_table)
+    claims = {"sizes": table.claims["C4"].model_copy(update={"of": of, "parts": [part]})}
+    request = Request(heads_table, table.model_copy(update={"claims": claims}), "nano", range(1))
+    with pytest.raises(Mistake, match=said):
+        check_sizes(request, source_of(request))
 
 
 def test_seeds_by_their_number_or_by_the_first_and_the_last():

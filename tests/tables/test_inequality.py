@@ -62,6 +62,13 @@ def test_arithmetic():
         "a = ",
         "a = [1]",
         "a + > b",
+        "a > a",
+        "a > b - b + a",
+        "0 > 0.5",
+        "b - b > 0",
+        "a - a = 0",
+        "a = 'x'",
+        "a = True",
     ],
 )
 def test_what_is_no_inequality_is_refused(sentence):

@@ -161,9 +161,13 @@ def parse(sentence: str, present: Mapping[str, object] | None = None) -> list[St
     if "=" in sentence:
         left, _, right = sentence.partition("=")
         _check_arithmetic(right, sentence)
-        return _present([Inequality(_one_side(left, sentence), "=", right.strip())], present)
-    sides, relation = _chain(sentence, sentence)
-    return [Inequality(left, relation, right) for left, right in pairwise(_present_sides(sides, present))]
+        parts = [Inequality(_one_side(left, sentence), "=", right.strip())]
+    else:
+        sides, relation = _chain(sentence, sentence)
+        parts = [Inequality(left, relation, right) for left, right in pairwise(_present_sides(sides, present))]
+    if present is None and (empty := [str(part) for part in parts if not part.rows]):
+        raise ValueError(f"{sentence!r}: {empty[0]!r} is not a comparison of rows")
+    return [part for part in parts if part.rows and (present is None or set(part.rows) <= set(present))]
 
 
 def side(text: str) -> Side:
@@ -192,7 +196,8 @@ def arithmetic(expression: str, sizes: Mapping[str, object]) -> float:
     """The value of sums and products of numbers and of the named sizes. Raises Mistake for an unknown name."""
 
     def value(node: ast.expr) -> float:
-        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        if isinstance(node, ast.Constant):
+            assert isinstance(node.value, int | float)
             return node.value
         if isinstance(node, ast.Name):
             size = sizes.get(node.id)
@@ -230,10 +235,6 @@ def _present_sides(sides: list[str], present: Mapping[str, object] | None) -> li
     return [each for each in sides if present is None or set(side(each)) <= set(present)]
 
 
-def _present(parts: list[Inequality], present: Mapping[str, object] | None) -> list[Statement]:
-    return [part for part in parts if present is None or set(part.rows) <= set(present)]
-
-
 def _one_side(text: str, sentence: str) -> str:
     if not SIDE.fullmatch(text):
         raise ValueError(f"{sentence!r}: {text.strip()!r} is not a sum of rows")
@@ -248,3 +249,6 @@ def _check_arithmetic(text: str, sentence: str) -> None:
         raise ValueError(f"{sentence!r}: {text.strip()!r} is not arithmetic") from None
     if wrong := [type(node).__name__ for node in ast.walk(tree) if not isinstance(node, allowed)]:
         raise ValueError(f"{sentence!r}: {text.strip()!r} has more than sums and products ({wrong[0]})")
+    constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    if wrong := [repr(value) for value in constants if type(value) not in (int, float)]:
+        raise ValueError(f"{sentence!r}: {text.strip()!r} is not arithmetic ({wrong[0]} is no number)")
