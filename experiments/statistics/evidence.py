@@ -86,17 +86,16 @@ class Planned:
     name = "planned"
 
     def p_value(self, count: int, mean: float, deviation: float, null: float) -> float:
-        """Two-sided, with count - 1 degrees of freedom; 1 for fewer than two differences."""
-        distance = abs(mean - null)
-        if count < 2 or distance == 0.0:
+        """Two-sided, with count - 1 degrees of freedom; 1 for fewer than two differences, and for equal ones."""
+        # equal differences, such as those of two stand-ins for diverged cells, say nothing about their spread
+        if count < 2 or deviation == 0.0:
             return 1.0
-        if deviation == 0.0:
-            return 0.0
+        distance = abs(mean - null)
         return float(2 * _student().sf(distance / deviation * math.sqrt(count), count - 1))
 
     def half_width(self, count: int, deviation: float, alpha: float = ALPHA) -> float:
         """The quantile of t times the standard error."""
-        if count < 2:
+        if count < 2 or deviation == 0.0:
             return math.inf
         return float(_student().ppf(1 - alpha / 2, count - 1)) * deviation / math.sqrt(count)
 

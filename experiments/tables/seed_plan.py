@@ -92,8 +92,11 @@ def make_plan(request: Request, source: Source, count: int) -> Path:
     have begun or are planned.
 
     Returns the plan's file. Raises Mistake if a cell of a seed has begun, if another plan has one of the seeds, since
-    one could choose between the verdicts of two plans, and if `count` is not the number of the request's seeds.
+    one could choose between the verdicts of two plans, if `count` is not the number of the request's seeds, and for a
+    single seed, whose difference has no spread.
     """
+    if count < 2:
+        raise Mistake(f"--plan {count}: a single seed decides nothing", "plan at least 2")
     outcomes = Outcomes(source)
     overrides = _overrides(request)
     planned = {path: plan for path, plan in _plans(request).items() if plan.overrides == overrides}

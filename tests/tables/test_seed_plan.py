@@ -223,6 +223,8 @@ def test_seeds_that_have_begun_can_not_be_planned(tmp_path):
     source.make(source.cells([0])[:1], "", QUIET)
     with pytest.raises(Mistake, match="cells of seed 0 have begun"):
         make_plan(request(tmp_path, range(4), named=True), source, 4)
+    with pytest.raises(Mistake, match="--plan 1: a single seed decides nothing"):
+        make_plan(request(tmp_path), source, 1)
     with pytest.raises(Mistake, match="--plan 3: --seeds 4-7 gives 4"):
         make_plan(request(tmp_path, range(4, 8), named=True), source, 3)
     make_plan(request(tmp_path, range(4, 8), named=True), source, 4)
