@@ -233,7 +233,10 @@ def claim_seeds(comparisons: Sequence[Compared], level: float) -> int | None:
     if fewest < 2:
         return None
     anytime = [replace(each, evidence=Anytime(), marks=[*each.marks, *each.later]) for each in comparisons]
-    return _fewest(fewest, lambda count: _claim_p_value([each.p_values_with(count) for each in anytime]) <= level)
+    # more seeds may undecide a claim, because a small difference no longer contradicts it once it holds
+    counts = range(fewest, MOST_SEEDS + 1)
+    p_values = (_claim_p_value([each.p_values_with(count) for each in anytime]) for count in counts)
+    return next((count for count, p_value in zip(counts, p_values, strict=True) if p_value <= level), None)
 
 
 def half_width(comparison: Compared) -> float:
