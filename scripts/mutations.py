@@ -226,7 +226,7 @@ MUTATIONS = [
         "in failures.items() if count > MAX_FAILURES",
         "tables/test_until_resolved.py",
     ),
-    Mutation("experiments/tables/seeds.py", "and first >= least", "", "tables/test_seeds.py"),
+    Mutation("experiments/tables/seeds.py", "-(-least // BLOCK)", "0", "tables/test_seeds.py"),
     Mutation(
         "experiments/statistics/plateau.py",
         "distance = compared.distance(outcome)",

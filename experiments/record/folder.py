@@ -78,6 +78,12 @@ def run_name(settings: dict[str, Any]) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name)
 
 
+def seed_of(name: str) -> int | None:
+    """The seed of the run whose folder has this name; None for a name that `run_name` does not give."""
+    match = re.search(r"-s(\d+)-[0-9a-f]{8}$", name)
+    return int(match[1]) if match else None
+
+
 def config_text(settings: Mapping[str, Any]) -> str:
     """The content of `config.yaml`: the settings as YAML, with their digest in the last line."""
     text = yaml.dump(dict(settings), Dumper=_Dumper, sort_keys=False)

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import count
 
 from experiments.failures.wording import plural
 from experiments.tables.sources.source import Outcomes, Source
 
-BLOCK = 16  # seeds in a block; the search ends with a block in which no cell has begun
+BLOCK = 16  # seeds in a block; those after a block in which no cell has begun are none of the table's
 
 
 def begun_seeds(source: Source, outcomes: Outcomes, least: int = 0) -> list[int]:
-    """The seeds for which a cell has begun, in order: all before the seed `least`, and those after it up to BLOCK
-    seeds in a row for which none has.
+    """The seeds for which a cell has begun, in order: all before the seed `least`, and those after it up to a block of
+    seeds for which none has.
     """
     seeds: list[int] = []
-    for first in count(0, BLOCK):
-        block = source.cells(range(first, first + BLOCK))
-        begun = sorted({cell.seed for cell in block if outcomes[cell].state != "missing"})
-        if not begun and first >= least:
-            return seeds
-        seeds += begun
-    raise AssertionError("the search for seeds never ends")
+    next_block = -(-least // BLOCK)
+    for seed in sorted(source.kept_seeds()):
+        if seed // BLOCK > next_block:
+            break
+        if any(outcomes[cell].state != "missing" for cell in source.cells([seed])):
+            seeds.append(seed)
+            next_block = max(next_block, seed // BLOCK + 1)
+    return seeds
 
 
 def spans(seeds: Iterable[int]) -> str:

@@ -37,6 +37,9 @@ class Known:
     def outcome(self, cell: TableCell) -> CellOutcome:
         return self.outcomes[cell.row, cell.seed]
 
+    def kept_seeds(self) -> set[int]:
+        return {seed for _, seed in self.outcomes}
+
     def timed(self, row: str) -> None:
         """Nothing is trained."""
 

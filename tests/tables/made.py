@@ -32,6 +32,9 @@ class Made:
     def cells(self, seeds) -> list[TableCell]:
         return [TableCell(row, seed, f"{row}-s{seed}") for seed in seeds for row in self.rows]
 
+    def kept_seeds(self) -> set[int]:
+        return {seed for _, seed in self.done}
+
     def timed(self, row):
         return None
 

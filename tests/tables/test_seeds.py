@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.settings.group import SEEDS
 from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import TableCell
 from tests.tables.made import QUIET, Made, begun, reported, request
@@ -21,9 +22,11 @@ def test_a_run_folder_without_a_result_is_that_of_a_cell_that_has_begun(tmp_path
 
 def test_all_seeds_before_the_requested_ones_are_found_however_many_are_missing_between():
     source = Made({"h8": 4.0, "h16": 4.1}, spread=0.02)
-    for seed in (40, 43, 60, 99):
+    largest = SEEDS - 1
+    for seed in (40, 43, 60, 99, largest):
         source.done["h8", seed] = 4.0
     assert begun(source) == [] and begun(source, 60) == [40, 43, 60] and begun(source, 99) == [40, 43, 60, 99]
+    assert begun(source, largest) == [40, 43, 60, 99, largest], "without a look at all seeds between"
 
 
 def test_the_seeds_that_have_begun_are_found_wherever_they_end(tmp_path):

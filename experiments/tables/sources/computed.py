@@ -43,6 +43,10 @@ class Computed:
             for row, arguments in self._arguments.items()
         ]
 
+    def kept_seeds(self) -> set[int]:
+        """The seeds of the function's calls, whatever their arguments."""
+        return self._numbers.kept_seeds()
+
     def timed(self, row: str) -> None:
         """None, because nothing is trained."""
 

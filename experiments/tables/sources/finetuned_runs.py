@@ -54,6 +54,10 @@ class FinetunedRuns:
         """The cells of the pretraining."""
         return self.pretraining.cells(seeds)
 
+    def kept_seeds(self) -> set[int]:
+        """The seeds of pretrained and fine-tuned runs."""
+        return self.pretraining.kept_seeds()
+
     def timed(self, row: str) -> Settings:
         """The settings of the row's pretraining."""
         return self.pretraining.timed(row)

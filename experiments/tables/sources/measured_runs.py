@@ -46,6 +46,10 @@ class MeasuredRuns:
             for row, arguments in self._arguments.items()
         ]
 
+    def kept_seeds(self) -> set[int]:
+        """The seeds of the runs that may be measured."""
+        return self._runs.kept_seeds()
+
     def timed(self, row: str) -> None:
         """None, because such a table is not about step times."""
 

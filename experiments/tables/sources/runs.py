@@ -12,7 +12,9 @@ from experiments.cells.resources import Workers, pool_for
 from experiments.config.composer import Composer
 from experiments.data.errors import DataError
 from experiments.failures.failure import Mistake
-from experiments.record.errors import RunFolderError
+from experiments.files.disk import files_named
+from experiments.record.errors import RunFolderError, disk_errors_as_failures
+from experiments.record.folder import seed_of
 from experiments.settings.run import Settings
 from experiments.tables.definition.overrides import merged
 from experiments.tables.sources.row_sizes import row_sizes
@@ -31,6 +33,7 @@ class Runs:
     def __init__(self, overrides: Mapping[str, list[str]], runs: Path) -> None:
         """Raises Mistake for overrides that do not compose, and for rows that are the same run."""
         self.rows = _composed(overrides, runs)
+        self._folder = runs
         _check_distinct(self.cells([0]))
 
     def cells(self, seeds: Sequence[int]) -> list[TableCell]:
@@ -44,6 +47,12 @@ class Runs:
     def settings(self, cell: TableCell) -> Settings:
         """The settings of a cell's training."""
         return self._seeded(cell.row, cell.seed)
+
+    def kept_seeds(self) -> set[int]:
+        """The seeds in the names of run folders, of whatever settings. Raises RunFolderError."""
+        with disk_errors_as_failures(self._folder):
+            names = (path.name for path in files_named(self._folder, "*"))
+            return {seed for name in names if (seed := seed_of(name)) is not None}
 
     def timed(self, row: str) -> Settings:
         """The settings of the row's training, which are the same for every seed except the seed itself."""
@@ -112,7 +121,7 @@ def outcome_of_run(settings: Settings) -> CellOutcome:
         facts = {"environment": folder.environment() or {}}
     except (DataError, RunFolderError) as error:
         if not folder.path.exists():
-            # the reason holds for every run, so a search for those that have begun would not end
+            # the reason holds for every run
             raise
         return CellOutcome("refused", str(error))
     return CellOutcome(STATES.get(result.status, "failed"), result.reason or "", result.to_dict() | facts)

@@ -72,6 +72,9 @@ class Source(Protocol):
     def cells(self, seeds: Sequence[int]) -> list[TableCell]:
         """A cell for every row and seed. All rows of a seed stand before those of the next."""
 
+    def kept_seeds(self) -> set[int]:
+        """The seeds of everything in the runs' folder. For others, no cell has begun."""
+
     def timed(self, row: str) -> Settings | None:
         """The settings whose training step is timed for the row; None if the table is not about step times."""
 

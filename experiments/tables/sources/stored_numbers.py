@@ -16,8 +16,11 @@ import yaml
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.files.digest import digest
+from experiments.files.disk import files_named
 from experiments.files.durable import folder_for, number, read_sealed, write_sealed
 from experiments.record.code_digest import measure_digests
+from experiments.record.dotted import value_at
+from experiments.record.errors import disk_errors_as_failures
 from experiments.tables.sources.source import CellOutcome, Value
 
 COMPUTED_FOLDER = "computed"  # in the runs' folder, beside the run folders
@@ -52,6 +55,14 @@ class StoredNumbers:
         """The name of a call's file, which depends on the code and on everything that the call gets."""
         module = self._module.__name__.rpartition(".")[2]
         return f"{module}-{digest([self.code, *identity])[:12]}"
+
+    def kept_seeds(self) -> set[int]:
+        """The seeds of the calls whose results are kept. Raises RunFolderError."""
+        module = self._module.__name__.rpartition(".")[2]
+        with disk_errors_as_failures(self._folder):
+            paths = files_named(self._folder, f"{module}-*.json")
+        seeds = (value_at(self.outcome(path.stem).result, "environment.seed") for path in paths)
+        return {seed for seed in seeds if seed is not None}
 
     def outcome(self, name: str) -> CellOutcome:
         """The content of a file."""
