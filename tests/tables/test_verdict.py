@@ -443,6 +443,12 @@ def test_step_times_are_as_long_if_they_differ_by_less_than_a_fiftieth(log_ratio
     assert word("a ~ b", {"a": {}, "b": {}}, of="step_time", step_time=times) == expected
 
 
+def test_no_rounds_are_asked_for_that_no_command_measures():
+    times = {"a": {turn: math.exp(value) for turn, value in NOISY.items()}, "b": dict.fromkeys(SEEDS, math.exp(4.0))}
+    made = verdict("a > b", {"a": {}, "b": {}}, of="step_time", step_time=times)
+    assert made.word == "not resolved" and made.why.endswith("; more rounds would be needed than the table measures")
+
+
 def test_parameters_are_counted_not_measured():
     parameters = {"a": {0: 172}, "b": {0: 100}, "c": {0: 100}}
     sizes = {"a": {"h_k": 6, "h": 6, "layers": 1}}

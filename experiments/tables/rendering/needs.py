@@ -34,7 +34,7 @@ def needs(verdict: Verdict, scheme: str, report: Report) -> str | None:
             return _other_budget(verdict, report)
         return "; ".join(_better_trainings(_marks(finding.comparisons), scheme, report))
     if verdict.claim.of == "step_time":
-        return "more rounds on a quiet machine, minutes on a CPU; on a GPU, steps have other times"
+        return "more rounds than the table measures"
     if any(isinstance(each.evidence, Waiting) for each in finding.comparisons):
         return "the other cells of its plan"
     if marks := [*_marks(finding.outlook.comparisons), *finding.outlook.marks]:
