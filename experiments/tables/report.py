@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import median
 from typing import Any
@@ -228,7 +228,7 @@ def report(
     """
     # for seeds that the user did not request, some rows may have a cell and others none
     outcomes = {
-        (cell.row, cell.seed): all_outcomes[cell]
+        (cell.row, cell.seed): _with_finite_score(all_outcomes[cell], request.budget.score)
         for cell in source.cells(seeds)
         if cell.seed in request.seeds or all_outcomes[cell].state != "missing"
     }
@@ -256,6 +256,14 @@ def under(scheme: str, lines: Sequence[Line]) -> list[Line]:
 def without_unnamed_scheme(lines: Sequence[Line]) -> list[Line]:
     """The lines as files have them: without the column `positions` if the table has no schemes."""
     return [{key: value for key, value in line.items() if key != "positions" or value} for line in lines]
+
+
+def _with_finite_score(outcome: CellOutcome, place: str) -> CellOutcome:
+    """The outcome of a cell, which counts as diverged if its score is not finite."""
+    value = value_at(outcome.result, place) if outcome.state == "done" else None
+    if value is None or math.isfinite(value):
+        return outcome
+    return replace(outcome, state="diverged", reason=f"{place} is {value:g}")
 
 
 def _scores(budget: Budget, outcomes: CellOutcomes) -> dict[str, dict[int, float]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from dataclasses import replace
 
 import pytest
@@ -128,6 +129,13 @@ def test_a_cell_that_diverged_counts_as_the_worst_of_the_others(better, worst):
     found = made(changes, table=table.model_copy(update={"budgets": budgets}))
     (cell,) = [each for each in found.by_seed if (each["row"], each["seed"]) == ("h32", 0)]
     assert cell["validation_loss"] == worst
+
+
+def test_a_score_that_is_not_finite_counts_as_diverged():
+    found = made({("h16", 0): done(math.inf), ("h8", 1): done(-math.inf)})
+    states = {(cell["row"], cell["seed"]): cell["state"] for cell in found.by_seed}
+    assert states["h16", 0] == states["h8", 1] == "diverged"
+    assert found.verdicts[0].word == "not tested" and "h16 diverged with 1 of" in found.verdicts[0].why
 
 
 def test_a_row_at_a_rate_that_was_not_tuned_may_not_lose():
