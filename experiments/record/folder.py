@@ -34,6 +34,8 @@ from experiments.settings.group import WhichCheckpoint
 PREFIX: dict[WhichCheckpoint, str] = {"best": "best", "newest": "step"}  # of the name of a checkpoint's file
 # settings for where a run is kept and mirrored, which change none of its numbers
 LOCATION_KEYS = frozenset({"runs", "cache", "logger", "pretrained"})
+# settings for how devices share the work, which change none either
+SHARING_KEYS = frozenset({"trainer.devices", "trainer.sharded"})
 RENDERED = "tables"  # in the runs' folder: the papers' tables as last rendered
 CONFIG, ENVIRONMENT, METRICS, RESULT = "config.yaml", "environment.json", "metrics.jsonl", "result.json"
 TOKENIZER = "tokenizer.json"
@@ -58,7 +60,7 @@ def deciding_settings(settings: dict[str, Any]) -> dict[str, Any]:
     """
     deciding = {key: value for key, value in settings.items() if key not in LOCATION_KEYS}
     if isinstance(trainer := deciding.get("trainer"), dict):
-        deciding["trainer"] = {key: value for key, value in trainer.items() if key not in ("devices", "sharded")}
+        deciding["trainer"] = {key: value for key, value in trainer.items() if f"trainer.{key}" not in SHARING_KEYS}
         if str(trainer.get("device")).startswith("cuda:"):
             deciding["trainer"]["device"] = "cuda"
     return deciding

@@ -98,8 +98,8 @@ def make_plan(request: Request, source: Source, count: int) -> Path:
     if count < 2:
         raise Mistake(f"--plan {count}: a single seed decides nothing", "plan at least 2")
     outcomes = Outcomes(source)
-    overrides = _overrides(request)
-    planned = {path: plan for path, plan in _plans(request).items() if plan.overrides == overrides}
+    overrides = _settings(request.overrides)
+    planned = {path: plan for path, plan in _plans(request).items() if _settings(plan.overrides) == overrides}
     if request.names_seeds:
         seeds = request.seeds
         if len(seeds) != count:
@@ -152,7 +152,8 @@ def changed_since(plan: SeedPlan, request: Request, further: Mapping[str, object
     now = _of_definition(request) | dict(further or {})
     if plan.chosen_claims != now["chosen_claims"]:
         return OTHER_CLAIMS
-    changed = [meaning for key, meaning in PARTS.items() if key in now and getattr(plan, key) != now[key]]
+    planned = asdict(plan) | {"overrides": _settings(plan.overrides)}
+    changed = [meaning for key, meaning in PARTS.items() if key in now and planned[key] != now[key]]
     return f"{joined(changed)} changed since" if changed else ""
 
 
@@ -200,7 +201,7 @@ def _of_definition(request: Request) -> dict[str, Any]:
     """The parts of a plan that follow from the definition of a table alone."""
     return {
         "chosen_claims": [*request.claims] if request.chosen_claims else [],
-        "overrides": _overrides(request),
+        "overrides": _settings(request.overrides),
         "rows": list(request.configurations),
         "comparisons": comparisons_of(request),
         "margin": request.budget.margin.value,
@@ -220,8 +221,9 @@ def _deciding(request: Request) -> list[object]:
     return [scored, claims, tuned]
 
 
-def _overrides(request: Request) -> list[str]:
-    return sorted(deciding(request.overrides))
+def _settings(overrides: Sequence[str]) -> list[str]:
+    """The overrides that can change a result, in one order."""
+    return sorted(deciding(overrides))
 
 
 def _plans(request: Request) -> dict[Path, SeedPlan]:

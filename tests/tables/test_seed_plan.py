@@ -85,12 +85,16 @@ def test_a_plan_of_another_definition_or_code_is_none(tmp_path, monkeypatch):
 def test_tables_with_other_overrides_have_plans_for_the_same_seeds(tmp_path):
     source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
     plain = request(tmp_path, range(4), named=True)
-    deeper, elsewhere = (replace(plain, overrides=[each]) for each in ("layers=2", "cache=elsewhere"))
+    deeper, *elsewhere = (
+        replace(plain, overrides=[each])
+        for each in ("layers=2", "cache=elsewhere", "trainer.devices=2", "trainer.sharded=true")
+    )
     for each in (plain, deeper):
         make_plan(each, source, 4)
-    with pytest.raises(Mistake, match="plans seeds 0-3 already"):
-        make_plan(elsewhere, source, 4)
-    for asked in (plain, deeper, elsewhere):
+    for each in elsewhere:
+        with pytest.raises(Mistake, match="plans seeds 0-3 already"):
+            make_plan(each, source, 4)
+    for asked in (plain, deeper, *elsewhere):
         assert [*sorted(bool(void) for _, void in checked(asked, source))] == [False, True], "both are listed"
         assert evidence(asked, source).name == "planned, not complete"
 

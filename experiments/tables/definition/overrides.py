@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 
 from experiments.config.command_line import check_overrides
 from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import did_you_mean
-from experiments.record.folder import LOCATION_KEYS
+from experiments.record.folder import LOCATION_KEYS, SHARING_KEYS
 from experiments.tables.definition.table import Budget, TableRow
 
 SET_BY_OPTION = {"seed": "--seeds", "runs": "--runs"}  # keys that an option of `attn table` sets
@@ -73,8 +74,13 @@ def merged(*parts: list[str]) -> list[str]:
 
 
 def deciding(overrides: Sequence[str]) -> list[str]:
-    """The overrides that can change a result."""
-    return [override for override in overrides if key_of(override).partition(".")[0] not in LOCATION_KEYS]
+    """The overrides that can change a result. They are those of the settings from which run folders are named."""
+    kept = [
+        override
+        for override in overrides
+        if key_of(override).partition(".")[0] not in LOCATION_KEYS and key_of(override) not in SHARING_KEYS
+    ]
+    return [re.sub(r"^(trainer\.device=cuda):\d+$", r"\1", override) for override in kept]
 
 
 def key_of(override: str) -> str:
