@@ -79,8 +79,8 @@ class Report:
 
     @property
     def cells(self) -> int:
-        """The number of cells: one of each configuration and seed."""
-        return len(self.request.configurations) * len({cell["seed"] for cell in self.by_seed})
+        """The number of cells: those of the requested seeds, and the others that have begun."""
+        return len(self.by_seed)
 
     @property
     def missing(self) -> int:

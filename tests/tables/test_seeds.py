@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from experiments.settings.group import SEEDS
+from experiments.tables.archive import archive, extent_of
+from experiments.tables.rendering.sentences import missing
 from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import TableCell
 from tests.tables.made import QUIET, Made, begun, reported, request
@@ -44,3 +46,8 @@ def test_cells_of_seeds_that_nobody_asked_for_count_where_they_are(tmp_path):
     made = reported(asked, source)
     assert [line["seeds"] for line in made.lines] == [3, 3, 2]
     assert made.is_complete and {line["state"] for line in made.lines} == {"done"}
+    # nobody asked for the third row's cell of seed 7
+    assert (made.cells, made.missing) == (8, 0)
+    assert missing(made) == "(!) marks numbers that cover only some of the seeds."
+    archive(made, tmp_path / "numbers.json")
+    assert extent_of(tmp_path / "numbers.json").is_complete

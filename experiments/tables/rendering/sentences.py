@@ -58,12 +58,13 @@ def shown_or_claimed(report: Report) -> str:
 
 
 def missing(report: Report) -> str:
-    """How many cells are missing, and the consequences for the table; empty for a complete table."""
-    if not report.missing:
-        return ""
+    """How many cells are missing, and which numbers are marked because they lack seeds; empty if there is neither."""
     uneven = any(line["of_seeds"] or line["difference_of_seeds"] for line in report.lines)
-    counted = f"{report.missing} of {report.cells} cells {'is' if report.missing == 1 else 'are'} missing"
-    return f"{counted}; {SIGN} marks numbers that cover only some of the seeds." if uneven else f"{counted}."
+    are = "is" if report.missing == 1 else "are"
+    counted = f"{report.missing} of {report.cells} cells {are} missing" if report.missing else ""
+    marked = f"{SIGN} marks numbers that cover only some of the seeds" if uneven else ""
+    said = "; ".join(filter(None, (counted, marked)))
+    return f"{said}." if said else ""
 
 
 def reason(verdict: Verdict) -> str:
