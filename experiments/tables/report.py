@@ -158,7 +158,7 @@ class Report:
             "standard_error": standard_error(values) if values else None,
             "seeds": len(values),
             "of_seeds": partial_mean(scores, finished),
-            **{name: measured.get(name) for name in (place.rpartition(".")[2] for place in request.columns)},
+            **{name: self._column(name, of.key) for name in (place.rpartition(".")[2] for place in request.columns)},
             "difference": float(np.mean(differences)) if differences else None,
             "difference_low": low, "difference_high": high,
             "difference_of_seeds": partial_difference(request.table.baseline, scores, others),
@@ -168,6 +168,12 @@ class Report:
             **{name: measured[name] for name in MEASURED},
             "state": _state(cells),
         }  # fmt: skip
+
+    def _column(self, name: str, key: str) -> Any:
+        """A column of the table's own: a mean over the seeds, but the perplexity is that of the mean loss."""
+        if name == "perplexity" and self.score == "validation_loss":
+            return math.exp(np.mean(losses)) if (losses := [*self._scores[key].values()]) else None
+        return self.measured[key].get(name)
 
     def _beside_printed(self, line: Line, lines: Sequence[Line]) -> Line:
         """The rank of a row and the paper's, among the rows that have both numbers, and whether the difference from the

@@ -47,6 +47,12 @@ def test_intervals_and_signs_follow_the_evidence():
     assert (before["sign"], after["sign"]) == ("not resolved", "same")
 
 
+def test_the_perplexity_of_a_row_is_that_of_its_mean_loss():
+    found = made(table=load(NAME).model_copy(update={"columns": ["perplexity", "unigram_loss"]}))
+    h8 = line(found, "h8")
+    assert h8["perplexity"] == pytest.approx(math.exp(h8["validation_loss"])) and h8["unigram_loss"] == 6.5
+
+
 def test_the_table_by_seed_has_a_line_for_a_cell_that_has_not_begun():
     halfway = made({("h8", 0): CellOutcome("missing")})
     lines = list(csv.DictReader(io.StringIO(as_csv(halfway.by_seed))))

@@ -18,7 +18,7 @@ struct Arguments {
 };
 
 constexpr float LOG2_E = 1.4426950408889634f;
-constexpr float LOWEST = -1e37f;  // finite, as a difference of it and -inf must not be NaN; also after the scale
+constexpr float LOWEST = -1e30f;  // finite, as a difference of it and -inf must not be NaN; also times a scale of 1e8
 
 // Whether dropout keeps a weight: the function of attention/kernels/dropout.py
 DEVICE bool keeps(u64 key, int position, int threshold) {
