@@ -13,7 +13,7 @@ from experiments.data.errors import DataError
 from experiments.failures.wording import first_line
 from experiments.files.digest import blocks, bytes_digest, digest, sealed, unsealed
 from experiments.files.disk import lock_file, make_folder, open_regular, read_bytes, take_lock
-from experiments.files.durable import disk_errors, new_folder, or_elsewhere, remove_abandoned
+from experiments.files.durable import DiskError, disk_errors, new_folder, or_elsewhere, remove_abandoned, write
 from experiments.files.plain import from_json
 
 MANIFEST = "manifest.json"
@@ -79,11 +79,9 @@ class Cache:
     def remember(self, key: object, value: str) -> str:
         """Note a short value for later processes, if the folder can be written; returns it."""
         note = self._note(key)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, DiskError):
             make_folder(note.parent)
-            partial = note.with_suffix(f".{os.getpid()}")
-            partial.write_text(json.dumps(sealed({"of": digest(key), "value": value})), encoding="utf-8")
-            partial.replace(note)
+            write(note, json.dumps(sealed({"of": digest(key), "value": value})))
         return value
 
     def recall(self, key: object) -> str | None:

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import struct
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -30,6 +32,8 @@ DOCUMENTS = 2  # purpose of the keys
 CHUNK = 1 << 20  # characters that are tokenized at once: more are no faster, and cost memory
 CHUNK_DOCUMENTS = 8192
 BLOCK = 1 << 21  # bytes of tokens that are packed at once
+REPEATED = "in_train"  # fact of a split: how many of its documents are also in the training split
+SAID = 0.01  # share of such documents from which on a run says so, as short lines repeat in any text
 
 
 class Packed(NamedTuple):
@@ -78,7 +82,6 @@ def obtain(
     """
     corpus = open_corpus(data, cache)
     own, tokenizer_identity = tokenizers.obtain(tokenizer, corpus, cache, report)
-    remark = tokenizers.shortfall(tokenizer_identity)
     extended = own.with_sentinels(sentinels)
     tokenizer_identity |= {"vocabulary_size": extended.vocabulary_size, "digest": extended.digest}
     key = digest([FORMAT, corpus.identity, extended.digest, length])
@@ -99,8 +102,15 @@ def obtain(
         unigram=np.fromfile(folder / "unigram", dtype="<i8"),
         identity={"corpus": corpus.identity, "tokenizer": tokenizer_identity, "length": length, **facts, "packed": key},
         sequences=cache.contents(folder_name(folder)),
-        remark=remark,
+        remark="; ".join(filter(None, [tokenizers.shortfall(tokenizer_identity), *_repetitions(facts["splits"])])),
     )
+
+
+def _repetitions(splits: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    for split, fact in splits.items():
+        repeated, documents = fact.get(REPEATED, 0), fact["documents"]
+        if repeated > SAID * documents:
+            yield f"{repeated:,} of the {documents:,} documents of {split} are also in train"
 
 
 def _open(folder: Path, split: str, fact: dict[str, int], length: int, dtype: str) -> Packed:
@@ -116,11 +126,13 @@ def _pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, repor
     with contextlib.ExitStack() as stack:
         spools = {split: stack.enter_context(_Spool(folder / split, dtype)) for split in SPLITS}
         (folder / "unigram").write_bytes(_tokenize(spools, corpus, tokenizer, report).tobytes())
+        repeated = {split: spool.in_common(spools["train"]) for split, spool in spools.items() if split != "train"}
         for number, (split, spool) in enumerate(spools.items()):
             with (folder / split).open("wb") as file:
                 sequences = _write(file, spool, keys(DOCUMENTS, 0, number), length, tokenizer.cls_id, report)
             if sequences:
                 facts[split] = {"sequences": sequences, **spool.facts()}
+                facts[split] |= {REPEATED: count} if (count := repeated.get(split)) else {}
             else:
                 (folder / split).unlink()
                 _refuse(split, spools, length, report)
@@ -165,6 +177,7 @@ class _Spool:
         self.paths = path.with_suffix(".spool"), path.with_suffix(".ends")
         self.dtype = dtype
         self.end = self.documents = self.token_count = self.text_bytes = 0
+        self._digests = array("Q")  # of the documents
 
     def __enter__(self) -> _Spool:
         self.tokens, self.ends = (path.open("w+b") for path in self.paths)
@@ -175,9 +188,15 @@ class _Spool:
         """Append a document: its tokens, and [SEP]."""
         self.end += self.tokens.write(np.append(ids, sep_id).astype(self.dtype).tobytes())
         self.ends.write(struct.pack("<q", self.end))
+        content = text.encode()
+        self._digests.frombytes(hashlib.blake2b(content, digest_size=8).digest())
         self.documents += 1
         self.token_count += len(ids)
-        self.text_bytes += len(text.encode())
+        self.text_bytes += len(content)
+
+    def in_common(self, other: _Spool) -> int:
+        """The number of documents that the other split has too."""
+        return int(np.isin(self._digests, other._digests).sum())
 
     def facts(self) -> dict[str, int]:
         """Counts of the documents, for the record."""

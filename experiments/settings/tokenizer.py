@@ -19,7 +19,9 @@ class TrainedTokenizer(Group):
     alphabet: Size | None = None
 
     @model_validator(mode="after")
-    def _room(self) -> TrainedTokenizer:
+    def _alphabet(self) -> TrainedTokenizer:
+        if self.alphabet is not None and self.kind == "byte_bpe":
+            raise ValueError(f"alphabet {self.alphabet}: is only of wordpiece, as byte_bpe knows every byte")
         if self.alphabet is not None and 2 * self.alphabet > self.vocabulary_size:
             raise ValueError(
                 f"alphabet {self.alphabet}: must be at most half of vocabulary_size {self.vocabulary_size}"

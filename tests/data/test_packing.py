@@ -202,6 +202,22 @@ def test_a_large_vocabulary_takes_four_bytes(text_data: Settings, tmp_path: Path
     assert len(dataset.unigram) == dataset.tokenizer.vocabulary_size == len(names)
 
 
+@pytest.mark.parametrize(
+    ("known", "said"), [(0, ""), (1, "1 of the 7 documents of validation are also in train"), (7, "7 of the 7")]
+)
+def test_a_run_says_how_many_documents_for_evaluation_it_trains_on(
+    text_data: Settings, byte_bpe: TrainedTokenizer, tmp_path: Path, texts: list[str], known: int, said: str
+) -> None:
+    other = tmp_path / "validation.txt"
+    # other ends of lines make another file of the same documents
+    documents = [*texts[:known], *(f"{text} more" for text in texts[known:7])]
+    other.write_bytes("\r\n\r\n".join(documents).encode())
+    dataset = prepare(text_data(validation=str(other)), byte_bpe, LENGTH, tmp_path / "cache", silent)
+    again = prepare(text_data(validation=str(other)), byte_bpe, LENGTH, tmp_path / "cache", silent)
+    assert again.remark == dataset.remark and ("also in train" in dataset.remark) == (known > 0)
+    assert said in dataset.remark
+
+
 def test_splits_that_are_given_are_used(
     text_data: Settings, byte_bpe: TrainedTokenizer, tmp_path: Path, texts: list[str]
 ) -> None:

@@ -117,6 +117,8 @@ def test_wordpiece_knows_chinese_characters_beside_letters_and_by_default_as_man
     assert unknown(4000, 104) == 1500 - 100  # a, b, c and d are the commonest four
     with pytest.raises(ValueError, match="alphabet 501: must be at most half of vocabulary_size 1000"):
         unknown(1000, 501)
+    with pytest.raises(ValueError, match="alphabet 100: is only of wordpiece"):
+        TrainedTokenizer(kind="byte_bpe", vocabulary_size=1000, alphabet=100)
 
 
 def test_the_tokens_of_bytes_read_as_text() -> None:

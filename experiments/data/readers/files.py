@@ -67,7 +67,8 @@ def _found(key: str, pattern: str) -> list[Path]:
         paths = [path]
     for path in paths:
         if path.is_dir():
-            raise DataError(f"{key}={pattern} is a folder; name its files: {key}='{path}/*'")
+            files = f"a file in it: {key}={path}/..." if key == "tokenizer.path" else f"its files: {key}='{path}/*'"
+            raise DataError(f"{key}={pattern} is a folder; name {files}")
         if path.is_symlink() and not path.exists():
             raise DataError(f"{key}={pattern}: it is a link to {path.readlink()}, where there is no file")
         if not path.exists():
