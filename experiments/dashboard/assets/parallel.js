@@ -9,7 +9,7 @@ const AXIS = { top: 44, bottom: 20, side: 70, reach: 22, height: 320, letters: 1
 const around = (places) => places.length && [Math.min(...places) - 0.5, Math.max(...places) + 0.5];
 
 class Parallel {
-  /** onRange(column, [low, high] or null) is told of a chosen range, onSelect(run) of a clicked line. */
+  /** onRange(column, range or null) is told of a chosen range, onSelect(run) of a clicked line. */
   constructor(figure, onRange, onSelect) {
     Object.assign(this, { figure, onRange, onSelect });
     this.surface = svg("svg", { class: "chart", role: "group", "aria-label": figure.dataset.name, ...describedBy(figure) });
