@@ -25,7 +25,7 @@ from experiments.failures.failure import Failure, Mistake
 from experiments.measure.cores import Neighbours
 from experiments.processes.child import end_with_parent
 from experiments.processes.interruption import Interrupted, Interruption
-from experiments.record.changed_code import changed_code
+from experiments.record.code.changed import changed_code
 from experiments.record.folder import RunFolder, configuration_digest, run_name
 from experiments.record.result import Result
 from experiments.settings.run import Settings

@@ -26,7 +26,7 @@ from experiments.cells.assignment import Assignment
 from experiments.failures.exit_code import ExitCode
 from experiments.processes.child import start_process, whole_output, why_ended
 from experiments.processes.environment_variables import ONE_THREAD
-from experiments.record.code_digest import import_covered
+from experiments.record.code.digests import import_covered
 from experiments.record.environment import checkout, package_versions
 
 MODULE = "experiments.cells.fork_server"

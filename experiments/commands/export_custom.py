@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.failures.failure import Mistake
 from experiments.files.project import ROOT
-from experiments.record.code_digest import code_digests, module_name
-from experiments.record.imported_file import imported_file
+from experiments.record.code.digests import code_digests, module_name
+from experiments.record.code.imported_file import imported_file
 from experiments.settings.plugins import modules
 from experiments.settings.run import Settings
 

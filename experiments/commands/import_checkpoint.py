@@ -17,7 +17,7 @@ from experiments.failures.wording import as_yaml
 from experiments.files.digest import file_digest
 from experiments.files.durable import new_folder
 from experiments.formats.source import find_checkpoint, read_config, read_tokenizer, read_weights
-from experiments.record.code_digest import code_digest
+from experiments.record.code.digests import code_digest
 from experiments.record.dotted import value_at
 from experiments.record.environment import describe
 from experiments.record.errors import or_other_runs

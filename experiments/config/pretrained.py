@@ -12,10 +12,11 @@ from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
 from experiments.failures.wording import closest, did_you_mean
 from experiments.files.digest import file_digest
-from experiments.record.changed_code import changed_code
+from experiments.record.checkpoint_paths import checkpoint_paths, checksum, step_of
+from experiments.record.code.changed import changed_code
+from experiments.record.code.plugin_files import check_plugins
 from experiments.record.errors import RunFolderError
-from experiments.record.folder import TOKENIZER, RunFolder, checkpoint_paths, checksum, step_of
-from experiments.record.plugin_files import check_plugins
+from experiments.record.folder import TOKENIZER, RunFolder
 from experiments.settings.finetuning import LIBRARIES
 from experiments.settings.group import WhichCheckpoint, known_checkpoint
 from experiments.settings.position import POSITION_KINDS

@@ -18,8 +18,8 @@ from experiments.config.messages import near_key
 from experiments.config.primary import primary_of
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import as_yaml, did_you_mean
+from experiments.record.code.plugin_files import check_plugins
 from experiments.record.folder import CONFIG, RunFolder
-from experiments.record.plugin_files import check_plugins
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.run import Settings
 

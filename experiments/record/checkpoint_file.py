@@ -25,20 +25,17 @@ from torch import Tensor, nn
 from experiments.failures.failure import Mistake
 from experiments.files.digest import file_digest
 from experiments.files.durable import replacing, swept, write
-from experiments.record.changed_code import changed_code
-from experiments.record.errors import RunFolderError, disk_errors_as_failures, or_other_runs
-from experiments.record.folder import (
-    CONFIG,
-    TOKENIZER,
-    RunFolder,
+from experiments.record.checkpoint_paths import (
     checkpoint_path,
     checkpoint_paths,
     checksum,
     checksum_path,
-    configuration_digest,
     lone_checksums,
     step_of,
 )
+from experiments.record.code.changed import changed_code
+from experiments.record.errors import RunFolderError, disk_errors_as_failures, or_other_runs
+from experiments.record.folder import CONFIG, TOKENIZER, RunFolder, configuration_digest
 from experiments.record.result import Result
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.position import POSITION_TABLE

@@ -22,16 +22,14 @@ import yaml
 
 from experiments.failures.failure import Mistake
 from experiments.files.digest import DIFFERS, bytes_digest, digest, file_digest
-from experiments.files.disk import files_named, made_folder, read_bytes
+from experiments.files.disk import made_folder, read_bytes
 from experiments.files.durable import folder_for, read_sealed, write, write_sealed
 from experiments.files.plain import from_yaml
 from experiments.record.errors import RunFolderError, disk_errors_as_failures, or_other_runs
 from experiments.record.lock import Lock, TakenError
 from experiments.record.metrics import Metrics
 from experiments.record.result import Result
-from experiments.settings.group import WhichCheckpoint
 
-PREFIX: dict[WhichCheckpoint, str] = {"best": "best", "newest": "step"}  # of the name of a checkpoint's file
 # settings for where a run is kept and mirrored, which change none of its numbers
 LOCATION_KEYS = frozenset({"runs", "cache", "logger", "pretrained"})
 # settings for how devices share the work, which change none either
@@ -105,38 +103,6 @@ def parse_config(content: bytes) -> dict[str, Any]:
     if b"${" in text:
         raise ValueError("it has an expression, ${...}, instead of a value")
     return settings
-
-
-def checkpoint_path(folder: Path, which: WhichCheckpoint, step: int) -> Path:
-    """The file of a checkpoint."""
-    return folder / f"{PREFIX[which]}-{step:09d}.safetensors"
-
-
-def checkpoint_paths(folder: Path, which: WhichCheckpoint) -> list[Path]:
-    """The files of the checkpoints of a kind, newest first. Raises RunFolderError."""
-    with disk_errors_as_failures(folder):
-        return files_named(folder, f"{PREFIX[which]}-*.safetensors")[::-1]
-
-
-def step_of(checkpoint: Path) -> int:
-    """The step of a checkpoint, by the name of its file."""
-    return int(checkpoint.stem.partition("-")[2])
-
-
-def checksum_path(checkpoint: Path) -> Path:
-    """The file beside a checkpoint that holds its checksum."""
-    return checkpoint.with_suffix(".sha256")
-
-
-def checksum(checkpoint: Path) -> str:
-    """The hex SHA-256 in the file beside a checkpoint. Raises OSError, ValueError."""
-    return read_bytes(checksum_path(checkpoint)).decode("ascii").strip()
-
-
-def lone_checksums(folder: Path, which: WhichCheckpoint) -> list[Path]:
-    """The checksums that a killed process left without their checkpoints."""
-    checksums = folder.glob(f"{PREFIX[which]}-*.sha256")
-    return [path for path in checksums if not path.with_suffix(".safetensors").exists()]
 
 
 class RunFolder:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from experiments.measure.cores import long_wait
-from experiments.record.code_digest import DECIDING, code_digest
+from experiments.record.code.digests import DECIDING, code_digest
+from experiments.record.code.plugin_files import lacking_plugin
 from experiments.record.dotted import Values
 from experiments.record.folder import RunFolder, configuration_digest
-from experiments.record.plugin_files import lacking_plugin
 from experiments.record.result import Fields
 from experiments.results.columns import is_varied
 

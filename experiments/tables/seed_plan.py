@@ -18,7 +18,7 @@ from experiments.failures.failure import Mistake
 from experiments.failures.wording import first_line, joined, plural
 from experiments.files.digest import digest
 from experiments.files.durable import folder_for, read_sealed, write_sealed
-from experiments.record.code_digest import code_digests
+from experiments.record.code.digests import code_digests
 from experiments.record.environment import STARTED
 from experiments.record.folder import RENDERED
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting

@@ -14,7 +14,7 @@ from rich.console import Console
 from experiments.display.lines import say
 from experiments.files.digest import digest
 from experiments.files.durable import folder_for, read_sealed, write_sealed
-from experiments.record.code_digest import code_digests
+from experiments.record.code.digests import code_digests
 from experiments.record.folder import RENDERED
 from experiments.settings.run import Settings
 from experiments.tables.definition.request import Request

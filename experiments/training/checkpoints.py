@@ -11,7 +11,7 @@ from experiments.data.packing import Dataset
 from experiments.failures.failure import Mistake
 from experiments.files.digest import digest
 from experiments.record.checkpoint_file import Checkpoint, check_fits, load, origin, remove_outdated, save, weights
-from experiments.record.code_digest import code_digests, differing
+from experiments.record.code.digests import code_digests, differing
 from experiments.record.folder import RunFolder, configuration_digest
 from experiments.settings.devices import largest_part
 from experiments.settings.group import WhichCheckpoint

@@ -21,7 +21,7 @@ from experiments.measure.timing import seconds
 from experiments.model.kernel_availability import set_kernel_cache, why_slower
 from experiments.model.layers.build_attention import wrong_arguments
 from experiments.record.checkpoint_file import Checkpoint
-from experiments.record.code_digest import code_digests, import_code
+from experiments.record.code.digests import code_digests, import_code
 from experiments.record.environment import describe, since_last_start
 from experiments.record.errors import or_other_runs
 from experiments.record.folder import TOKENIZER, RunFolder, configuration_digest

@@ -8,7 +8,7 @@ from typing import Any
 from experiments.measure.hardware import device_name
 from experiments.measure.mfu import mfu
 from experiments.objectives.objective import DecodedObjective
-from experiments.record.code_digest import code_digest
+from experiments.record.code.digests import code_digest
 from experiments.record.result import Result, Status
 from experiments.settings.run import Settings
 from experiments.training.run import Run

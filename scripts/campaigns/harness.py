@@ -14,7 +14,8 @@ from typing import Any
 import psutil
 
 from experiments.files.digest import file_digest
-from experiments.record.folder import PREFIX, RunFolder
+from experiments.record.checkpoint_paths import PREFIX
+from experiments.record.folder import RunFolder
 from scripts.campaigns.nursery import Child
 from tests.fixtures.outcome import outcome
 

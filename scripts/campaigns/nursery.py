@@ -132,7 +132,7 @@ def main() -> None:
     for module in MODULES:
         importlib.import_module(module)
     from experiments.config.compose import compose
-    from experiments.record.code_digest import import_covered
+    from experiments.record.code.digests import import_covered
 
     # what every command would do again: the imports of Hydra, and the digests of our files
     compose([])

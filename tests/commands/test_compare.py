@@ -19,7 +19,7 @@ from experiments.config.compose import compose
 from experiments.dashboard.page import page_data
 from experiments.display.rows import show
 from experiments.failures.failure import Mistake
-from experiments.record.code_digest import code_digest
+from experiments.record.code.digests import code_digest
 from experiments.record.folder import config_text
 from experiments.results.columns import table_of
 from tests.fixtures.record import leave_result, small_result

@@ -22,7 +22,7 @@ from experiments.display.progress import Display
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake
 from experiments.files.digest import bytes_digest
-from experiments.record import changed_code
+from experiments.record.code import changed
 from experiments.record.folder import RunFolder, config_text
 from experiments.tasks.trained import open_trained
 from experiments.training.step.micro_batches import Forward
@@ -119,12 +119,12 @@ def test_text_that_the_run_was_trained_on_is_named(score, runs, text_file, tmp_p
 def test_code_that_has_changed_since_the_training_is_named(score, monkeypatch):
     said = "the code (attention/multi_head.py) has changed since multi_head-"
     assert "the code" not in score[1]()[1]
-    digests = changed_code.code_digests
+    digests = changed.code_digests
 
     def edited(*arguments, **options):
         return digests(*arguments, **options) | {"attention/multi_head.py": "another"}
 
-    monkeypatch.setattr(changed_code, "code_digests", edited)
+    monkeypatch.setattr(changed, "code_digests", edited)
     assert said in score[1]()[1]
 
 

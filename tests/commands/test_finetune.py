@@ -25,7 +25,8 @@ from experiments.dashboard.runs import chosen_runs
 from experiments.data.tokenizer import SPECIAL
 from experiments.failures.failure import Mistake
 from experiments.files.digest import file_digest
-from experiments.record.folder import PREFIX, RunFolder, config_text
+from experiments.record.checkpoint_paths import PREFIX
+from experiments.record.folder import RunFolder, config_text
 from experiments.results.index import Index
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.tasks.finetuning.squad import squad_scores

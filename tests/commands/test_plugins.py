@@ -19,9 +19,9 @@ from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
 from experiments.model.architectures import encoder
 from experiments.objectives.kinds.masked import Masked
-from experiments.record import code_digest
-from experiments.record.code_digest import code_digests
-from experiments.record.source_digest import module_source
+from experiments.record.code import digests
+from experiments.record.code.digests import code_digests
+from experiments.record.code.source import module_source
 from experiments.settings import conf_files, plugins
 from experiments.tasks.pretraining import Pretraining
 from tests.fixtures.finetuning import FINE_TUNING, labelled, write_lines
@@ -155,7 +155,7 @@ def test_the_users_own_modules_that_an_added_file_imports_count_too(attn, loud, 
         assert all((tmp_path / "there" / "source" / file).is_file() for file in own)
     write_files(tmp_path / "own", {"acoustics/rooms.py": "SIZE = 2\n"})
     module_source.cache_clear()
-    code_digest._digests.cache_clear()
+    digests._digests.cache_clear()
     again, evaluated = attn(*words), attn("evaluate", "loud", f"plugins={loud}")
     assert again.returncode == evaluated.returncode == 2
     assert "the code (acoustics/rooms.py)" in again.stderr
@@ -200,14 +200,14 @@ def test_each_file_counts_that_python_would_import(imported, file, loud, tmp_pat
     monkeypatch.syspath_prepend(str(own))
     monkeypatch.syspath_prepend(str(own / "rooms.zip"))
     plugins.add([f"plugins={loud}"])
-    before = code_digest.added_digests()
+    before = digests.added_digests()
     if file == "rooms.zip":
         with ZipFile(own / file, "a") as archive:
             archive.writestr("more.py", "")
     else:
         (own / file).write_bytes(b"SIZE = 2\n")
     module_source.cache_clear()
-    assert code_digest.added_digests() != before
+    assert digests.added_digests() != before
 
 
 def test_modules_that_the_copy_in_an_export_could_not_replace_are_refused(loud, tmp_path, monkeypatch):
@@ -223,7 +223,7 @@ def test_modules_that_the_copy_in_an_export_could_not_replace_are_refused(loud, 
     for module, reason in (("packed", "is in an archive"), ("colorsys", "has the name of a module of Python")):
         write_files(loud, {"attention/loudness.py": f"import {module}\n"})
         module_source.cache_clear()
-        code_digest._digests.cache_clear()
+        digests._digests.cache_clear()
         (tmp_path / "there").mkdir()
         with pytest.raises(Mistake, match=rf"{own}/.*: {module}, which the model needs, {reason}"):
             _copy_code(tmp_path / "there", compose(["variant=loud"]))

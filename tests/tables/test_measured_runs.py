@@ -14,7 +14,7 @@ from experiments.display.progress import Display
 from experiments.failures.failure import Mistake
 from experiments.heads.measures.distance import head_distances, within_and_between
 from experiments.heads.trained_run import open_trained_run
-from experiments.record.code_digest import measure_digests
+from experiments.record.code.digests import measure_digests
 from experiments.tables.measured import head_distance, projection_structure
 from experiments.tables.sources.measured_runs import MeasuredRuns
 

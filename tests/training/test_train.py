@@ -18,7 +18,7 @@ from experiments.data.errors import DataError
 from experiments.display.progress import Display
 from experiments.failures.failure import Mistake
 from experiments.measure.cores import Neighbours
-from experiments.record import code_digest as code_digest_module
+from experiments.record.code import digests
 from experiments.record.mirrors.mirrors import Mirrors
 from experiments.training import train as train_module
 from experiments.training.step.learner import Learner
@@ -343,7 +343,7 @@ def test_a_run_of_other_code_is_neither_done_nor_continued(settings, go, plain_c
         text = (copy / path).read_text()
         assert before in text
         (copy / path).write_text(text.replace(before, after))
-        monkeypatch.setattr(code_digest_module, "ROOT", copy)
+        monkeypatch.setattr(digests, "ROOT", copy)
 
     def refused(file, result, folder):
         with pytest.raises(DataError, match=rf"the code \({file}\) has changed since .*run was trained"):

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from experiments.data.cache import Cache
-from experiments.record.code_digest import code_digest
+from experiments.record.code.digests import code_digest
 from experiments.settings.run import Settings
 from experiments.tables.sources.source import Value
 

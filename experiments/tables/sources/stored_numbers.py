@@ -18,7 +18,7 @@ from experiments.failures.wording import did_you_mean
 from experiments.files.digest import digest
 from experiments.files.disk import files_named
 from experiments.files.durable import folder_for, number, read_sealed, write_sealed
-from experiments.record.code_digest import measure_digests
+from experiments.record.code.digests import measure_digests
 from experiments.record.dotted import value_at
 from experiments.record.errors import disk_errors_as_failures
 from experiments.tables.sources.source import CellOutcome, Value

@@ -10,8 +10,9 @@ from experiments.data.cache import Cache, MissingError
 from experiments.data.packing import Dataset, Packed
 from experiments.data.tokenizer import TOKENIZER_FILE, ReportProgress, Tokenizer, load
 from experiments.failures.failure import Mistake
+from experiments.record.checkpoint_paths import checkpoint_path
 from experiments.record.errors import RunFolderError
-from experiments.record.folder import RunFolder, checkpoint_path
+from experiments.record.folder import RunFolder
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.tasks.finetuning.features import Features, check_batch, obtain
 from experiments.tasks.finetuning.kind import kind_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from experiments.failures.failure import Mistake
-from experiments.record.folder import RunFolder, checksum
+from experiments.record.checkpoint_paths import checksum
+from experiments.record.folder import RunFolder
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.position import POSITION_TABLE
 

@@ -11,8 +11,8 @@ import pytest
 
 from attention.kernels import kernel_modules
 from experiments.config.compose import compose
-from experiments.record import code_digest
-from experiments.record.code_digest import DECIDING, code_digests, differing
+from experiments.record.code import digests as module
+from experiments.record.code.digests import DECIDING, code_digests, differing
 from experiments.record.dotted import value_at
 from experiments.settings.norm import NORM_KINDS
 from experiments.settings.position import POSITION_KINDS
@@ -110,7 +110,7 @@ def test_the_sources_of_a_compiled_kernel_count_where_it_ran(gated, backend, fol
 
 
 def test_it_imports_nothing_heavy_and_is_quick_from_the_second_cell_on(gated):
-    code = "import sys, experiments.record.code_digest\nprint('torch' in sys.modules)"
+    code = "import sys, experiments.record.code.digests\nprint('torch' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
     )
@@ -201,8 +201,8 @@ def test_what_scores_a_run_at_its_end_is_imported_at_its_beginning(monkeypatch):
     """Files may be edited in between."""
     imported: list[str] = []
     plain, translation = compose([]), compose(["objective=translation", "data=pairs", "data.train=x"])
-    monkeypatch.setattr(code_digest, "importlib", SimpleNamespace(import_module=imported.append))
-    code_digest.import_code(translation.model_dump())
+    monkeypatch.setattr(module, "importlib", SimpleNamespace(import_module=imported.append))
+    module.import_code(translation.model_dump())
     assert {"experiments.training.decoding.texts", "attention.multi_head"} <= {*imported}
     imported.clear()
     prepare_process(plain, ALONE)
@@ -211,8 +211,8 @@ def test_what_scores_a_run_at_its_end_is_imported_at_its_beginning(monkeypatch):
 
 def test_what_is_covered_is_read_once_and_what_is_edited_later_does_not_count(gated, monkeypatch):
     before = code_digests(gated, "blocked+compiled")
-    code_digest.import_covered()
-    code_digest._digests.cache_clear()
+    module.import_covered()
+    module._digests.cache_clear()
 
     def edited(path: Path, encoding: str = "") -> str:
         raise AssertionError(f"{path} is read again")
@@ -222,4 +222,4 @@ def test_what_is_covered_is_read_once_and_what_is_edited_later_does_not_count(ga
     monkeypatch.setattr(Path, "glob", edited)
     assert code_digests(gated, "blocked+compiled") == before
     assert "attention.talking_heads" in sys.modules
-    code_digest._digests.cache_clear()
+    module._digests.cache_clear()

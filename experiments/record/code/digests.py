@@ -23,8 +23,8 @@ from typing import Any
 from attention.kernels import kernel_modules
 from experiments.files.digest import digest
 from experiments.files.project import ROOT
-from experiments.record.imported_file import imported_file
-from experiments.record.source_digest import c_source_digest, format_version, module_source
+from experiments.record.code.imported_file import imported_file
+from experiments.record.code.source import c_source_digest, format_version, module_source
 from experiments.settings.norm import NORM_KINDS
 from experiments.settings.objective import ARCHITECTURES, architecture_of
 from experiments.settings.plugins import code_folders, module_file, modules

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.record.code.plugin_files import lacking_plugin
 from experiments.record.folder import RunFolder
-from experiments.record.plugin_files import lacking_plugin
 
 
 @pytest.mark.parametrize(("plugins", "lacking"), [(["mine"], "attention/loud.py is added by plugins=mine"), ([], "")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from experiments.failures.failure import Mistake
 from experiments.files.project import ROOT
-from experiments.record.code_digest import added_digests
+from experiments.record.code.digests import added_digests
 from experiments.record.folder import RunFolder
 from experiments.settings.plugins import REGISTRIES
 

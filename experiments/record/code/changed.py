@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.files.digest import digest
-from experiments.record.code_digest import code_digests, differing
+from experiments.record.code.digests import code_digests, differing
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 
