@@ -30,6 +30,7 @@ READ_KEYS = {
     "length", "batch_size", "precision", "backend", "cache", "trainer.device", "trainer.precision",
     "trainer.micro_batch", "trainer.batch_size", "trainer.threads", "trainer.evaluation_sequences",
 }  # fmt: skip
+TRAINING_KEYS = {"model.dropout", "model.attention_dropout", "variant.dropout"}  # of those groups
 MAY_DIFFER = (
     "what may differ from the training: the data, the files of the task, settings of the objective, length, "
     "batch_size, precision, backend, cache, trainer.device, trainer.micro_batch, trainer.threads and "
@@ -123,7 +124,7 @@ def _scored(folder: RunFolder, settings: Settings, split: str, checkpoint: Which
 
 def _check_read(overrides: list[str]) -> None:
     """Raises Mistake for a setting that does not affect an evaluation."""
-    for text, key, group in unread_settings(overrides, READ_KEYS):
+    for text, key, group in unread_settings(overrides, READ_KEYS, TRAINING_KEYS):
         raise Mistake(f"{text}: an evaluation does not use {key}", UNREAD.get(group, MAY_DIFFER))
 
 

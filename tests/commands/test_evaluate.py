@@ -151,6 +151,7 @@ def test_a_text_that_has_changed_since_the_training_is_named(score, runs, text_f
         (["tokenizer=wordpiece"], "an evaluation does not use tokenizer\n  a run is scored with its own tokenizer"),
         (["learning_rate=1"], "learning_rate=1: an evaluation does not use learning_rate\n.*differ.*trainer.threads"),
         (["seed=3"], "an evaluation does not use seed\n(?!.*(heads|norm|variant|seed))"),
+        (["model.dropout=0.5"], "an evaluation does not use model.dropout"),
         (["trainer.label_smoothing=0.5"], "an evaluation does not use trainer.label_smoothing"),
         (["heads=1"], "was trained with 2"),
     ],

@@ -19,7 +19,7 @@ from experiments.settings.position import POSITION_KINDS
 from experiments.training.set_up import prepare_process
 from experiments.training.step.world import ALONE
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
