@@ -15,6 +15,7 @@ import pytest
 from experiments.failures.failure import Mistake
 from experiments.launch import local as sweep
 from experiments.processes.interruption import Interrupted
+from experiments.record.folder import RunFolder
 from experiments.tables import step_times
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load
@@ -154,7 +155,7 @@ def test_killed_in_the_middle_it_goes_on_with_the_same_numbers(attn, words, tmp_
     cut.wait()
     # its cell hears of that, saves and ends
     for output in tmp_path.glob("runs/*/output.txt"):
-        while "continues from" not in output.read_text() and not (output.parent / "result.json").exists():
+        while RunFolder(output.parent).holder():
             assert time.monotonic() < end
             time.sleep(0.05)
     whole = attn("table", "me2026/heads", "--format", "csv", *words)
