@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -202,7 +202,7 @@ class Exact(Compared):
 
 
 def claim_p_value(comparisons: Sequence[Compared]) -> float:
-    """The smallest level at which the comparisons together decide their claim.
+    """The level from which on, up to ALPHA, the comparisons together decide their claim.
 
     Either all of them hold (intersection-union test: the largest p-value), or one contradicts the claim (Bonferroni
     over the comparisons). One with a mark does neither.
@@ -254,16 +254,11 @@ def _fewest(first: int, is_enough: Callable[[int], bool]) -> int | None:
 
 
 def _claim_p_value(p_values: Sequence[dict[ClaimOutcome, float]]) -> float:
-    to_hold = max(of_one["holds"] for of_one in p_values)
     count = len(p_values)
-    return min(to_hold, *(count * p for of_one in p_values for p in _contradictions(of_one, count)), 1.0)
-
-
-def _contradictions(p_values: dict[ClaimOutcome, float], count: int) -> Iterator[float]:
-    """The p-values of the outcomes that contradict a claim of so many comparisons.
-
-    A small difference contradicts nothing if it shows that its comparison holds.
-    """
-    yield p_values["reversed"]
-    if p_values["holds"] > ALPHA / count:
-        yield p_values.get("no difference", 1.0)
+    level = min(max(of_one["holds"] for of_one in p_values), *(count * of_one["reversed"] for of_one in p_values), 1.0)
+    # a small difference contradicts the claim only below the level at which it shows that its comparison holds
+    spans = [(count * of_one["holds"], count * of_one.get("no difference", 1.0)) for of_one in p_values]
+    for end, start in sorted(spans, reverse=True):
+        if start < end and (end > ALPHA or end >= level):
+            level = min(level, start)
+    return level

@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from experiments.statistics.comparison import Compared, Mark, Relation, claim_p_value, claim_seeds, claim_word
-from experiments.statistics.evidence import MOST_SEEDS, Anytime, Planned, mean_and_deviation
+from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, Planned, mean_and_deviation
 
 NOISE = (0.05, -0.04, 0.02, -0.05, 0.01, 0.01, 0.03, -0.03)
 RELATIONS: tuple[Relation, ...] = (">", ">~", "~")
@@ -22,15 +22,16 @@ def compared(mean: float, relation: Relation = ">", scale: float = 1.0) -> Compa
 
 @given(
     st.lists(
-        st.builds(compared, st.floats(-0.4, 0.4), st.sampled_from(RELATIONS), st.sampled_from([0.3, 1.0, 4.0])),
+        st.builds(compared, st.floats(-0.4, 0.4), st.sampled_from(RELATIONS), st.sampled_from([0.1, 0.3, 1.0, 4.0])),
         min_size=1, max_size=3,
     )
 )  # fmt: skip
-def test_a_claim_is_decided_at_its_p_value_and_not_below(comparisons):
+def test_a_claim_is_decided_from_its_p_value_up_to_alpha(comparisons):
     level = claim_p_value(comparisons)
-    assume(1e-12 < level < 1)
-    assert claim_word(comparisons, level * (1 + 1e-9)) != "not resolved"
+    assume(1e-12 < level < ALPHA)
     assert claim_word(comparisons, level * (1 - 1e-9)) == "not resolved"
+    for part in (1e-9, 0.01, 0.1, 0.5, 1.0):
+        assert claim_word(comparisons, level * (1 + 1e-9) + part * (ALPHA - level)) != "not resolved"
 
 
 def test_the_p_value_of_a_claim_by_hand():
@@ -59,6 +60,16 @@ def test_a_small_difference_that_holds_leaves_a_claim_to_its_other_comparisons()
     assert claim_word([small, unclear], 0.05) == "not resolved"
     assert claim_p_value([small, unclear]) == unclear.p_values()["holds"] > 0.05
     assert claim_seeds([small, unclear], 0.05) == unclear.seeds_needed(0.05) > len(NOISE)
+
+
+def test_a_small_difference_decides_its_claim_until_it_shows_its_sign_and_then_another_comparison_may():
+    small, wrong = compared(-0.02, scale=0.3), compared(0.2, scale=2.0)
+    same, signed = (small.p_values()[word] for word in ("no difference", "holds"))
+    to_reverse = wrong.p_values()["reversed"]
+    assert same < to_reverse < signed < ALPHA / 2
+    assert claim_p_value([small]) == same, "the same, and then a sign"
+    assert claim_p_value([small, wrong]) == pytest.approx(2 * same), "the same, and then reversed"
+    assert claim_p_value([small, compared(-0.1, scale=4.0)]) > ALPHA, "the same, and then nothing"
 
 
 def test_a_marked_comparison_neither_holds_nor_contradicts_and_another_may_contradict_the_claim():
