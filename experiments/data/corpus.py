@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from experiments.data import documents
 from experiments.data.cache import Cache
+from experiments.data.readers.pairs import TAB
 from experiments.files.digest import file_digest
 from experiments.settings.data import DataSettings
 from experiments.settings.group import Text
@@ -59,7 +60,7 @@ class SplitData(DataKind):
     """Data whose keys give the place of each split. Splits without a place are held out of the training split."""
 
     train: Text  # local files, as a path or a glob; on the hub a split, such as train or train[:95%]
-    validation: Text | None  # like train; null: a 20th of the documents of train, which a digest of each text chooses
+    validation: Text | None  # like train; null: a 20th of the documents of train, by a digest of each text or source
     test: Text | None  # like train; null: another 20th of train if validation is null too, else no test split
 
     def places(self) -> dict[str, str]:
@@ -81,4 +82,8 @@ class SplitData(DataKind):
         """
         for split, place in places.items():
             for text in texts(split, place):
-                yield (documents.split_of(text, self.held_out()) if split == "train" else split), text
+                yield (documents.split_of(self._deciding(text), self.held_out()) if split == "train" else split), text
+
+    def _deciding(self, text: str) -> str:
+        """What of a text decides its split: of a pair the source, so that all its translations are in one split."""
+        return text.split(TAB)[0] if self.holds_pairs else text

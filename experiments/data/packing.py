@@ -27,7 +27,7 @@ from experiments.files.digest import digest
 from experiments.settings.data import DataSettings
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 
-FORMAT = 1  # part of the cache's key: raise it when the same text is packed differently
+FORMAT = 2  # part of the cache's key: raise it when the same text is packed differently
 DOCUMENTS = 2  # purpose of the keys
 CHUNK = 1 << 20  # characters that are tokenized at once: more are no faster, and cost memory
 CHUNK_DOCUMENTS = 8192

@@ -42,7 +42,7 @@ ROLES = {
 }
 SENTINEL = "<extra_id_{}>"
 UNUSED = "<unused_{}>"  # an id of the model that no text has
-FORMAT = 1  # part of the cache's key: raise it when the same files give another text for training
+FORMAT = 2  # part of the cache's key: raise it when the same files give another text for training
 SAMPLE = 1 << 25  # bytes of training text that a tokenizer is trained on
 LONGEST_RUN = 10_000  # characters of a word, or blanks, in a text for training: the trainers' time is its square
 LONG_RUN = re.compile(rf"(?<!\S)\S{{{LONGEST_RUN},}}|(?<!\s)\s{{{LONGEST_RUN},}}")

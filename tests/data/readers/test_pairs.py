@@ -75,6 +75,13 @@ def test_every_pair_is_in_one_split_once(made):
     assert (again.train.tokens == dataset.train.tokens).all()
 
 
+def test_pairs_of_the_same_source_are_in_the_same_split(made):
+    pairs = [(f"source {number % 100}", f"the target {number}") for number in range(400)]
+    dataset, _ = made(pairs)
+    sources = [{source for source, _ in sides(dataset, split)} for split in ("train", "validation", "test")]
+    assert all(sources) and sum(map(len, sources)) == 100
+
+
 def test_counts_are_of_the_targets(made):
     pairs = pairs_of(200)
     dataset, _ = made(pairs)
