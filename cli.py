@@ -88,7 +88,7 @@ def _refuse_foreign_packages() -> None:
 # before anything is imported from them
 _refuse_foreign_packages()
 
-from experiments.commands.ending import (
+from experiments.commands.frame.ending import (
     end_silently_on_ctrl_c,
     explained,
     open_missing_streams,
@@ -102,7 +102,7 @@ from experiments.commands.ending import (
 with silent_on_ctrl_c():
     import typer
 
-    from experiments.commands.options import (
+    from experiments.commands.frame.options import (
         AUTO,
         BENCH,
         COSTS_OF_TABLES,
@@ -115,7 +115,7 @@ with silent_on_ctrl_c():
         TableFormat,
         TableOptions,
     )
-    from experiments.commands.usage import Commands
+    from experiments.commands.frame.usage import Commands
     from experiments.failures.exit_code import ExitCode
     from experiments.failures.unread import check_read
     from experiments.heads.options import HEADS, HeadsOptions
@@ -732,7 +732,7 @@ def main() -> None:
         if (code := explained(error, "attn")) is not None:
             sys.exit(code)
         traceback.print_exc()
-        from experiments.commands.bug_report import bug_report
+        from experiments.commands.frame.bug_report import bug_report
 
         print(_replaced_module() or bug_report(error), file=sys.stderr)
         sys.exit(ExitCode.FAILED)

@@ -301,10 +301,10 @@ MUTATIONS = [
         "results/test_configurations.py",
     ),
     Mutation(
-        "experiments/commands/options.py",
+        "experiments/commands/frame/options.py",
         '"--plan": "--budget --claim --seeds --runs"',
         '"--plan": "--budget --claim --seeds --runs --out"',
-        "commands/test_modes.py",
+        "commands/frame/test_modes.py",
     ),
     Mutation("experiments/files/durable.py", "to_disk(temporary)", "pass", "files/test_durable.py"),
     Mutation("experiments/record/metrics.py", "os.fsync(self._descriptor)", "pass", "record/test_metrics.py"),
@@ -315,7 +315,7 @@ MUTATIONS = [
         "commands/test_evaluate.py",
     ),
     Mutation("experiments/training/guard.py", "if progress.ended:", "if False:", "training/test_non_finite_and_oom.py"),
-    Mutation("cli.py", 'source.endswith("COMMANDLINE")', "source", "commands/test_modes.py"),
+    Mutation("cli.py", 'source.endswith("COMMANDLINE")', "source", "commands/frame/test_modes.py"),
 ]
 
 

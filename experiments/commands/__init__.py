@@ -1,4 +1,5 @@
-"""The subcommands of `attn`, one file each, and how a command is called and ends. They may import every package.
+"""The subcommands of `attn`, one file each. In `frame/` is what stands around each of them.
 
-No package imports them; `cli.py` does, and `experiments` itself for the functions of the library.
+They may import every package. No package imports them; `cli.py` does, and `experiments` itself for the functions of the
+library.
 """

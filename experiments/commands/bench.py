@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from experiments.commands.options import BenchOptions
+from experiments.commands.frame.options import BenchOptions
 from experiments.config.command_line import CommandLine
 from experiments.display.lines import warn
 from experiments.display.rows import Row, show

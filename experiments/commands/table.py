@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from experiments.commands.options import COSTS_OF_TABLES, TableOptions
+from experiments.commands.frame.options import COSTS_OF_TABLES, TableOptions
 from experiments.config.grid import LIMIT
 from experiments.display.lines import warn
 from experiments.display.rows import show

@@ -159,7 +159,7 @@ def table_of() -> int:
     The arguments are the folder of its definition, its name, and overrides.
     """
     from experiments.bench import rounds
-    from experiments.commands.options import TableOptions
+    from experiments.commands.frame.options import TableOptions
     from experiments.commands.table import show_table
     from experiments.tables import step_times
     from experiments.tables.definition import folder

@@ -24,7 +24,7 @@ from experiments.bench.peers import PEERS
 from experiments.bench.side_by_side import groups
 from experiments.bench.worker import Turn, Worker, repeat
 from experiments.commands.bench import bench
-from experiments.commands.options import BenchOptions
+from experiments.commands.frame.options import BenchOptions
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
 from experiments.measure import roofline

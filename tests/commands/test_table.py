@@ -17,7 +17,7 @@ from rich.console import Console
 from experiments.bench import rounds
 from experiments.bench.rounds import Timing
 from experiments.bench.worker import Turn
-from experiments.commands.options import COSTS_OF_TABLES, TableOptions
+from experiments.commands.frame.options import COSTS_OF_TABLES, TableOptions
 from experiments.commands.table import check_sizes, seeds_of, show_table
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.commands.ending import message_and_exit_code
+from experiments.commands.frame.ending import message_and_exit_code
 from experiments.failures.exit_code import ExitCode
 from experiments.files.disk import open_regular, read_bytes
 

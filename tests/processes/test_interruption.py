@@ -101,7 +101,7 @@ def test_nothing_came():
 
 WRITER = """
 import sys
-from experiments.commands.ending import outlive_terminal
+from experiments.commands.frame.ending import outlive_terminal
 from experiments.processes.interruption import Interrupted, Interruption
 outlive_terminal()
 with Interruption() as interruption:

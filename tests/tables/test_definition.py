@@ -11,7 +11,7 @@ import pytest
 import torch
 import yaml
 
-from experiments.commands.options import TableOptions
+from experiments.commands.frame.options import TableOptions
 from experiments.commands.table import show_table
 from experiments.config.compose import compose
 from experiments.config.groups import options

@@ -51,7 +51,7 @@ COMMAND = """
 import sys
 from pathlib import Path
 from experiments.tables.definition import folder
-from experiments.commands.options import TableOptions
+from experiments.commands.frame.options import TableOptions
 from experiments.commands.table import show_table
 from experiments.tables import step_times
 from experiments.tables.sources.step_clock import StepClock

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from experiments.commands.options import TableOptions
+from experiments.commands.frame.options import TableOptions
 from experiments.commands.table import show_table
 from experiments.failures.failure import Failure
 from experiments.files.durable import read_sealed

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import cli
-from experiments.commands import ending
-from experiments.commands.ending import message_and_exit_code, silent_on_ctrl_c
+from experiments.commands.frame import ending
+from experiments.commands.frame.ending import message_and_exit_code, silent_on_ctrl_c
 from experiments.config.compose import compose
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure
@@ -25,7 +25,7 @@ from tests.fixtures.terminal import code_without_terminal
 WRITER = """
 import signal, sys, time
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
-from experiments.commands.ending import outlive_terminal
+from experiments.commands.frame.ending import outlive_terminal
 outlive_terminal()
 print("begun")
 while sys.stdout.isatty():
@@ -107,7 +107,7 @@ def test_ctrl_c_before_a_command_begins_is_said_in_a_line(monkeypatch, capsys):
 
 def test_ctrl_c_in_an_import_ends_the_process_without_a_word():
     for own, said in (("", ""), ("signal.signal(signal.SIGINT, lambda *_: print('own'))", "own\n")):
-        imported = "import signal\nfrom experiments.commands.ending import silent_on_ctrl_c"
+        imported = "import signal\nfrom experiments.commands.frame.ending import silent_on_ctrl_c"
         code = f"{imported}\n{own}\nwith silent_on_ctrl_c(): signal.raise_signal(2)"
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout, done.stderr) == (0 if said else -signal.SIGINT, said, "")
@@ -148,7 +148,7 @@ def test_a_refused_run_leaves_no_folder_of_runs(attn, tmp_path):
 
 def test_streams_that_are_missing_are_the_null_device(tmp_path):
     code = (
-        "import os, sys\nfrom experiments.commands.ending import open_missing_streams\nopen_missing_streams()\n"
+        "import os, sys\nfrom experiments.commands.frame.ending import open_missing_streams\nopen_missing_streams()\n"
         "file = open(sys.argv[1], 'w')\nprint('lost', file=sys.stderr, flush=True)\nos.system('echo lost >&2')\n"
         "file.write(f'{file.fileno() > 2} {sys.stdin.read()!r} {sys.stdout.isatty()}')"
     )

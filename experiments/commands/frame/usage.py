@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from experiments.commands.ending import explained, stdout_flushed
+from experiments.commands.frame.ending import explained, stdout_flushed
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.processes.interruption import Interrupted

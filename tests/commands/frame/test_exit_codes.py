@@ -11,7 +11,7 @@ import torch
 
 import cli
 from attention import talking_heads
-from experiments.commands.bug_report import extension_of
+from experiments.commands.frame.bug_report import extension_of
 from experiments.config.compose import compose
 from experiments.data.errors import DataError
 from experiments.failures.exit_code import ExitCode
@@ -19,7 +19,7 @@ from experiments.failures.failure import Failure, Mistake
 from experiments.model.layers.build_attention import build_attention
 from experiments.record.errors import RunFolderError
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
