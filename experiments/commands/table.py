@@ -60,18 +60,17 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
                 warn(line)
             source.check()
             check_sizes(request, source)
-        match options.mode:
-            case "--dry-run":
+        match options:
+            case TableOptions(mode="--dry-run"):
                 rows, caption = costs.cell_costs(request, source, progress, options.workers)
                 show(rows, options.format, caption=caption)
-            case "--plan":
+            case TableOptions(plan=int(count)):
                 from experiments.tables.seed_plan import make_plan
 
                 # without it, the verdict would fail after the training
                 check_installed("tables", "--plan", "scipy")
-                assert options.plan is not None
-                print(make_plan(request, source, options.plan))
-            case "--tune":
+                print(make_plan(request, source, count))
+            case TableOptions(mode="--tune"):
                 from experiments.tables.tuning import as_yaml, tune
 
                 print(as_yaml(tune(request, progress, options.workers)), end="")

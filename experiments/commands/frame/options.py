@@ -56,7 +56,7 @@ class TableOptions:
     budget: str = "nano"
     claims: Sequence[str] = ()  # empty: all of the budget
     seeds: str | None = None  # None: those of the budget, and all that have begun
-    plan: int | None = None  # number of seeds to plan
+    plan: int | None = None  # number of seeds to plan; nothing else is then done
     hours: float | None = None  # None: without a limit
     workers: Workers = AUTO
     published: Path | None = None
