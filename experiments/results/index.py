@@ -1,7 +1,7 @@
 """The contents of the files of many runs, kept in one SQLite file beside the runs. A file is read again only if it has
 changed.
 
-A line of the index has the path of a file from the folder of the runs, the time, size and inode number of the files
+An entry of the index has the path of a file from the folder of the runs, the time, size and inode number of the files
 that were read, their content, and its own digest.
 """
 
@@ -29,7 +29,7 @@ INDEX_FILE = ".index.sqlite"
 FORM = 6  # raised whenever derived data other than the fields of results changes
 WAIT_SECONDS = 5.0
 ABSENT = "-"
-Line = Sequence[str]  # stamp, content, digest
+Entry = Sequence[str]  # stamp, content, digest
 
 
 class Index:
@@ -41,8 +41,8 @@ class Index:
 
     def __init__(self, runs: Path) -> None:
         self._runs = runs
-        self._loaded: dict[str, Line] | None = None
-        self._new: dict[str, Line] = {}
+        self._loaded: dict[str, Entry] | None = None
+        self._new: dict[str, Entry] = {}
         self._gone: list[str] = []  # paths of files that were removed
         try:
             self._database = _open(str(runs / INDEX_FILE))
@@ -58,20 +58,20 @@ class Index:
         # a full disk loses only updates of the index
         with suppress(sqlite3.Error):
             self._database.executemany("DELETE FROM files WHERE path = ?", ((path,) for path in self._gone))
-            lines = ((path, *line) for path, line in self._new.items())
-            self._database.executemany("REPLACE INTO files VALUES (?, ?, ?, ?)", lines)
+            entries = ((path, *entry) for path, entry in self._new.items())
+            self._database.executemany("REPLACE INTO files VALUES (?, ?, ?, ?)", entries)
             self._database.commit()
         self._database.close()
 
     def folders(self) -> list[Path]:
-        """All folders of the runs, by name; their lines are loaded at once, in half the time if most are needed.
+        """All folders of the runs, by name; their entries are loaded at once, in half the time if most are needed.
 
-        Not everything in the list must be a run. The lines of runs that were removed are forgotten.
+        Not everything in the list must be a run. The entries of runs that were removed are forgotten.
         """
         folders = folders_in(self._runs)
         with suppress(sqlite3.Error):
-            lines = self._database.execute("SELECT path, stamp, content, digest FROM files")
-            self._loaded = {path: line for path, *line in lines}
+            entries = self._database.execute("SELECT path, stamp, content, digest FROM files")
+            self._loaded = {path: entry for path, *entry in entries}
             names = {folder.name for folder in folders}
             elsewhere = (path for path in self._loaded if path.partition("/")[0] not in names)
             # a path outside of the folder of the runs begins with /
@@ -91,7 +91,7 @@ class Index:
         # so that a folder of runs may be moved, or has two names
         key, folder = file.removeprefix(self._root), file.rpartition("/")[0]
         stamp = " ".join([stamp, *(_stamp(f"{folder}/{name}") for name in beside)])
-        known = self._new.get(key) or (self._line(key) if self._loaded is None else self._loaded.get(key))
+        known = self._new.get(key) or (self._entry(key) if self._loaded is None else self._loaded.get(key))
         if known and known[0] == stamp and known[2] == _digest(key, stamp, known[1]):
             return from_json(known[1])  # in half the time of the standard library
         content = parse(read_bytes(path))
@@ -99,16 +99,16 @@ class Index:
         self._new[key] = stamp, text, _digest(key, stamp, text)
         return content
 
-    def _line(self, key: str) -> Line | None:
+    def _entry(self, key: str) -> Entry | None:
         try:
-            line: Line | None = self._database.execute(
+            entry: Entry | None = self._database.execute(
                 "SELECT stamp, content, digest FROM files WHERE path = ?", (key,)
             ).fetchone()
         except sqlite3.Error:
             # if another process writes a lot, do without the index rather than wait for every file
             self._database.close()
-            self._database, line = _open(":memory:"), None
-        return line
+            self._database, entry = _open(":memory:"), None
+        return entry
 
     def _absolute(self, path: Path) -> str:
         return str(path) if path.is_absolute() else f"{self._current_folder}/{path}"

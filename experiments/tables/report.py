@@ -33,7 +33,7 @@ from experiments.tables.seed_plan import CheckedPlan
 from experiments.tables.sources.source import CellOutcome, Outcomes, Source
 from experiments.tables.verdict import Measures, Verdict, counting, decide
 
-Line = dict[str, Any]
+Line = dict[str, Any]  # columns of a configuration, or of a cell
 # columns of every table
 MEASURED = (
     "parameters", "step_seconds", "step_time", "steps", "tokens", "processor_seconds", "peak_memory_bytes",

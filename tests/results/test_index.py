@@ -71,7 +71,7 @@ def test_a_folder_of_runs_that_was_moved_keeps_its_index(tmp_path, parsed):
     assert len(parsed.calls) == 1
 
 
-def test_the_lines_of_removed_runs_are_forgotten_when_the_folder_is_listed(tmp_path, parsed):
+def test_the_entries_of_removed_runs_are_forgotten_when_the_folder_is_listed(tmp_path, parsed):
     (other := tmp_path / "other").write_bytes(b"other")
     for name in "abc":
         (tmp_path / "runs" / name).mkdir(parents=True)
