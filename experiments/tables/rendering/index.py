@@ -24,7 +24,7 @@ from experiments.tables.verdict import Verdict
 
 INDEX = "README.md"
 # origins of claims: the table's paper; none, because it tests the code
-PAPER, CHECK = "paper", "check"
+FROM_PAPER, CHECK = "paper", "check"
 
 
 class Decision(NamedTuple):
@@ -122,7 +122,7 @@ def _counts(claims: Sequence[Sequence[Decision]]) -> str:
     words: list[tuple[str, str]] = [(of_claim[0].verdict.word, _origin(of_claim)) for of_claim in claims]
     counts = Counter(word for word, origin in words if origin != CHECK)
     checks = Counter(word for word, origin in words if origin == CHECK)
-    of_papers = Counter(word for word, origin in words if origin == PAPER)
+    of_papers = Counter(word for word, origin in words if origin == FROM_PAPER)
     count = counts.total()
     sentences = []
     if count or not checks:
@@ -210,7 +210,7 @@ def _row(folder: Path, decisions: Sequence[Decision]) -> Row:
     return {
         "claim": first.verdict.key,
         "what is claimed": f"[{claim.says}]({first.stem}.md)",
-        **({} if claim.origin == CHECK else {"claimed by": paper if claim.origin == PAPER else claim.origin}),
+        **({} if claim.origin == CHECK else {"claimed by": paper if claim.origin == FROM_PAPER else claim.origin}),
         "verdict": "; ".join([f"**{first.verdict.word}**{first.by_scheme}", *also]),
         "size": _size(first.verdict, first.report),
         "pairs": pairs(first.verdict),
