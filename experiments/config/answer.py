@@ -40,16 +40,17 @@ def answer(line: CommandLine) -> None:
 def _check_printed(line: CommandLine, printed: str) -> None:
     """Raises Mistake for a part that the printed configuration does not have, and for wrong values to be resolved."""
     overrides, flags, primary = line
-    if "--resolve" in flags and printed != "hydra":
-        composed = compose_raw(overrides, primary)
-        # the answer shows what must still be given
-        if not OmegaConf.missing_keys(composed):
-            resolve(composed)
-    package = value_of(PACKAGE_FLAGS, flags)
-    if package is None or package == "_global_":
+    package = value_of(PACKAGE_FLAGS, flags) or "_global_"
+    is_resolved = "--resolve" in flags and printed != "hydra"
+    if package == "_global_" and not is_resolved:
         return
-    is_hydras = package.split(".")[0] == "hydra"
     composed = compose_raw(overrides, primary, with_hydra=True)
-    with hydra_errors_as_mistakes(overrides, primary):
-        if printed == ("job" if is_hydras else "hydra") or OmegaConf.select(composed, package) is None:
-            raise Mistake(f"--package {package}: there is no such setting", near_key(package, overrides, primary))
+    settings = OmegaConf.masked_copy(composed, [str(key) for key in composed if key != "hydra"])
+    # the answer shows what must still be given
+    if is_resolved and not OmegaConf.missing_keys(settings):
+        resolve(settings)
+    if package != "_global_":
+        other = "job" if package.split(".")[0] == "hydra" else "hydra"
+        with hydra_errors_as_mistakes(overrides, primary):
+            if printed == other or OmegaConf.select(composed, package) is None:
+                raise Mistake(f"--package {package}: there is no such setting", near_key(package, overrides, primary))

@@ -15,7 +15,7 @@ import pytest
 from experiments.config.answer import answer
 from experiments.config.command_line import CommandLine, check_overrides, split_arguments
 from experiments.config.completion import complete
-from experiments.config.compose import compose
+from experiments.config.compose import compose, compose_raw
 from experiments.config.groups import options
 from experiments.config.primary import FINETUNING, PRETRAINING
 from experiments.failures.failure import Mistake
@@ -181,6 +181,18 @@ def test_a_question_about_wrong_settings_is_refused_as_their_run_is(words, said,
     with pytest.raises(Mistake, match=re.escape(said)):
         answer(CommandLine(*split_arguments(words.split())))
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_part_and_its_values_are_checked_in_one_composition(monkeypatch, capsys):
+    composed = []
+
+    def counted(*asked, **kinds):
+        composed.append(compose_raw(*asked, **kinds))
+        return composed[-1]
+
+    monkeypatch.setattr("experiments.config.answer.compose_raw", counted)
+    answer(CommandLine(*split_arguments(["--cfg", "job", "--resolve", "--package", "model"])))
+    assert len(composed) == 1 and "hidden_size: 192" in capsys.readouterr().out
 
 
 def test_hydra_keys_may_be_added():
