@@ -53,7 +53,6 @@ def interpolated(config: DictConfig, unchecked: Container[str] = ()) -> tuple[di
     """
     sources = OmegaConf.to_container(config, resolve=False)
     assert isinstance(sources, dict)
-    sources.pop("hydra", None)
     if "pretrained" in sources and "origin" not in sources:
         sources = inherit({str(key): value for key, value in sources.items()})
         config = OmegaConf.create(sources)
@@ -69,4 +68,4 @@ def interpolated(config: DictConfig, unchecked: Container[str] = ()) -> tuple[di
     with hydra_errors_as_mistakes():
         tree = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     assert isinstance(tree, dict)
-    return {str(key): value for key, value in tree.items() if key != "hydra"}, sources
+    return {str(key): value for key, value in tree.items()}, sources
