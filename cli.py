@@ -63,7 +63,7 @@ import traceback
 import types
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 
 def _refuse_foreign_packages() -> None:
@@ -102,6 +102,14 @@ from experiments.commands.frame.ending import (
 with silent_on_ctrl_c():
     import typer
 
+    from experiments.commands.frame.completion import (
+        complete_budget,
+        complete_claim,
+        complete_run,
+        complete_selection,
+        complete_setting,
+        complete_table,
+    )
     from experiments.commands.frame.options import (
         AUTO,
         BENCH,
@@ -115,7 +123,7 @@ with silent_on_ctrl_c():
         TableFormat,
         TableOptions,
     )
-    from experiments.commands.frame.usage import Commands
+    from experiments.commands.frame.usage import Commands, given_options
     from experiments.failures.exit_code import ExitCode
     from experiments.failures.unread import check_read
     from experiments.heads.options import HEADS, HeadsOptions
@@ -176,47 +184,6 @@ def _attn(
     """The options before the name of a command."""
 
 
-def _complete(ctx: typer.Context, incomplete: str) -> list[str]:
-    arguments = [*(ctx.params.get("overrides") or ctx.params.get("arguments") or []), *ctx.args]
-    finetunes = ctx.info_name == "finetune"
-    if finetunes and all("=" in each for each in arguments) and (names := _run_names(ctx, incomplete)):
-        return names
-    from experiments.config.completion import complete
-    from experiments.config.primary import FINETUNING, PRETRAINING
-
-    return complete(arguments, incomplete, FINETUNING if finetunes else PRETRAINING)
-
-
-def _run_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    from experiments.results.find import names_with_start
-
-    return names_with_start(incomplete, Path(ctx.params.get("runs") or RUNS))
-
-
-def _selection(ctx: typer.Context, incomplete: str) -> list[str]:
-    return [*_run_names(ctx, incomplete), *_complete(ctx, incomplete)]
-
-
-def _budgets() -> list[str]:
-    from experiments.tables.definition.table import BUDGETS
-
-    return [*BUDGETS]
-
-
-def _table_names() -> list[str]:
-    from experiments.tables.definition.folder import names
-
-    return names()
-
-
-def _claims(ctx: typer.Context) -> list[str]:
-    from experiments.tables.definition.folder import names
-    from experiments.tables.definition.request import load
-
-    name = ctx.params.get("name")
-    return [*load(name).claims] if name in names() else []
-
-
 def _settings(words: list[str] | None) -> list[str]:
     """The words, among them KEY=VALUE, with the quotes that Hydra's grammar wants around a text."""
     if all(map(str.isascii, words or [])):
@@ -231,7 +198,7 @@ Overrides = Annotated[
     typer.Argument(
         metavar="KEY=VALUE",
         help="Settings; docs/settings.md lists them.",
-        autocompletion=_complete,
+        autocompletion=complete_setting,
         callback=_settings,
     ),
 ]
@@ -240,13 +207,13 @@ Selection = Annotated[
     typer.Argument(
         metavar="RUN|KEY=VALUE",
         help="Runs by name or by settings (key=a,b: either); default: every run.",
-        autocompletion=_selection,
+        autocompletion=complete_selection,
     ),
 ]
 Run = Annotated[
     str,
     typer.Argument(
-        metavar="RUN", help="A run folder, its name, or a unique start of its name.", autocompletion=_run_names
+        metavar="RUN", help="A run folder, its name, or a unique start of its name.", autocompletion=complete_run
     ),
 ]
 Runs = Annotated[Path, typer.Option(help="The folder of the run folders.")]
@@ -313,7 +280,7 @@ def evaluate(
         typer.Argument(
             metavar="RUN|KEY=VALUE",
             help="Run folders, their names or starts of their names; and settings (docs/settings.md lists them).",
-            autocompletion=_selection,
+            autocompletion=complete_selection,
             callback=_settings,
         ),
     ],
@@ -355,7 +322,7 @@ def compare(
         typer.Option(
             metavar="KEY=VALUE",
             help="With --over-seeds: a setting of the baseline; may be repeated. Default: multi-head attention.",
-            autocompletion=_complete,
+            autocompletion=complete_setting,
         ),
     ] = None,
     sort: Annotated[str, typer.Option(help="Column to sort by; a leading - reverses the order.")] = "loss",
@@ -381,12 +348,12 @@ def table(
     ctx: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="PAPER/TABLE; without it, list all tables.", autocompletion=_table_names),
+        typer.Argument(metavar="NAME", help="PAPER/TABLE; without it, list all tables.", autocompletion=complete_table),
     ] = None,
     overrides: Overrides = None,
     budget: Annotated[
         str,
-        typer.Option(help="The size of the runs: nano, small, medium or paper.", autocompletion=_budgets),
+        typer.Option(help="The size of the runs: nano, small, medium or paper.", autocompletion=complete_budget),
     ] = TableOptions.budget,
     claim: Annotated[
         list[str] | None,
@@ -394,7 +361,7 @@ def table(
             "--claim",  # before 0.28, typer called an option of this metavar --CLAIM
             metavar="CLAIM",
             help="Make only the rows that this claim compares, and decide it; may be given several times.",
-            autocompletion=_claims,
+            autocompletion=complete_claim,
         ),
     ] = None,
     seeds: Annotated[
@@ -454,7 +421,7 @@ def table(
         overrides, name = [*_settings([name]), *(overrides or [])], None
     without_name = COSTS_OF_TABLES if dry_run else LIST_OF_TABLES
     # the flags that ask for a mode are used for nothing else
-    mode = check_read(TABLE, _given(ctx), without_name if name is None else None)
+    mode = check_read(TABLE, given_options(ctx), without_name if name is None else None)
     options = TableOptions(
         mode=mode, budget=budget, claims=claim or [], seeds=seeds, plan=plan, hours=hours,
         workers=parse_workers(workers), published=published, runs=runs, format=format, out=out, wandb=wandb,
@@ -486,7 +453,7 @@ def dashboard(
     """
     from experiments.commands.dashboard import dashboard
 
-    check_read(DASHBOARD, _given(ctx))
+    check_read(DASHBOARD, given_options(ctx))
     dashboard(selection or [], runs, out=out, watch=watch, show=show, wandb=wandb, project=project)
 
 
@@ -498,7 +465,7 @@ def heads(
         typer.Argument(
             metavar="RUN",
             help="A run folder, its name, or a unique start of its name.",
-            autocompletion=_run_names,
+            autocompletion=complete_run,
         ),
     ],
     runs: Runs = RUNS,
@@ -526,7 +493,7 @@ def heads(
     """
     from experiments.commands.heads import show_heads
 
-    check_read(HEADS, _given(ctx))
+    check_read(HEADS, given_options(ctx))
     options = HeadsOptions(
         checkpoint=_known(checkpoint), sequences=sequences, sentence=sentence, treebank=treebank,
         export=export, equal=equal, gates=gates, penalty=penalty,
@@ -575,7 +542,7 @@ def bench(
     from experiments.cells.resources import parse_workers
     from experiments.commands.bench import bench
 
-    check_read(BENCH, _given(ctx), f"--scope {scope}")
+    check_read(BENCH, given_options(ctx), f"--scope {scope}")
     options = BenchOptions(
         scope=scope, peers=peers, compiled=compile, rounds=rounds, seeds=seeds, difference=difference,
         workers=parse_workers(workers),
@@ -660,7 +627,7 @@ def sync(
         typer.Argument(
             metavar="RUN",
             help="Runs to upload; default: all but those with logger.wandb=off.",
-            autocompletion=_run_names,
+            autocompletion=complete_run,
         ),
     ] = None,
     runs: Runs = RUNS,
@@ -692,14 +659,6 @@ def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
     from experiments.config.completion import script
 
     print(script(shell))
-
-
-def _given(ctx: typer.Context) -> dict[str, Any]:
-    """The options that were typed, with their values."""
-    options = {each.name: each.opts[0] for each in ctx.command.params if each.param_type_name == "option"}
-    # the class of a source belongs to click or to Typer, depending on Typer's version
-    sources = {name: str(ctx.get_parameter_source(name)) for name in options}
-    return {options[name]: ctx.params[name] for name, source in sources.items() if source.endswith("COMMANDLINE")}
 
 
 def _known(checkpoint: str) -> WhichCheckpoint:

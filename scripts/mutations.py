@@ -315,7 +315,12 @@ MUTATIONS = [
         "commands/test_evaluate.py",
     ),
     Mutation("experiments/training/guard.py", "if progress.ended:", "if False:", "training/test_non_finite_and_oom.py"),
-    Mutation("cli.py", 'source.endswith("COMMANDLINE")', "source", "commands/frame/test_modes.py"),
+    Mutation(
+        "experiments/commands/frame/usage.py",
+        'source.endswith("COMMANDLINE")',
+        "source",
+        "commands/frame/test_modes.py",
+    ),
 ]
 
 

@@ -1,1 +1,1 @@
-"""What stands around every command: which options each of its modes reads, how it is found, and how it ends."""
+"""What stands around a command: which options its modes read, how it is found and completed, and how it ends."""

@@ -1,4 +1,4 @@
-"""click's part of the command line: how it finds a command, and how a command that ends early says why."""
+"""click's part of the command line: how it finds commands and options, and how a command that ends early says why."""
 
 from __future__ import annotations
 
@@ -45,6 +45,14 @@ class Commands(TyperGroup):
         if args[0] not in self.commands and not ctx.resilient_parsing:
             raise Mistake(f"there is no command {args[0]}" + did_you_mean(args[0], self.commands))
         return super().resolve_command(ctx, args)
+
+
+def given_options(ctx: Any) -> dict[str, Any]:
+    """The options that were typed, with their values."""
+    options = {each.name: each.opts[0] for each in ctx.command.params if each.param_type_name == "option"}
+    # the class of a source belongs to click or to Typer, depending on Typer's version
+    sources = {name: str(ctx.get_parameter_source(name)) for name in options}
+    return {options[name]: ctx.params[name] for name, source in sources.items() if source.endswith("COMMANDLINE")}
 
 
 @contextmanager
