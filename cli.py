@@ -650,7 +650,7 @@ def sync(
 def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
     """Print the script for completion in a shell.
 
-    It completes commands, settings, and the names of runs and tables.
+    It completes commands, settings, and the names of runs, tables and claims.
 
     \b
       eval "$(attn completion bash)"

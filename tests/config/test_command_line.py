@@ -239,6 +239,7 @@ def test_completion_as_bash_and_fish_ask_for_it(tmp_path):
         ("bash", "attn table lan"): "lan2020/sharing",
         ("bash", "attn table lan2020/sharing optimizer.cl"): "optimizer.clip=",
         ("bash", "attn table lan2020/sharing --budget me"): "medium",
+        ("bash", "attn table follow_ups/today --claim C"): "C8",
         ("bash", "attn evaluate talk"): "talking_heads-l4 talking_heads-l6",
         ("bash", "attn evaluate w"): "",
         ("bash", "attn heads talking_heads-l4 mu"): "multi_head-l4",

@@ -52,5 +52,6 @@ def complete_claim(ctx: typer.Context) -> list[str]:
     from experiments.tables.definition.folder import names
     from experiments.tables.definition.request import load
 
-    name = ctx.params.get("name")
+    # click does not read the arguments before an option that has no value yet
+    name = ctx.params.get("name") or next(iter(ctx.args), "")
     return [*load(name).claims] if name in names() else []
