@@ -195,7 +195,12 @@ MUTATIONS = [
         "strict = {comparison.word(level)",
         "statistics/test_comparison.py",
     ),
-    Mutation("experiments/statistics/comparison.py", "*(count * p for", "*(p for", "statistics/test_comparison.py"),
+    Mutation(
+        "experiments/statistics/comparison.py",
+        '*(count * of_one["reversed"]',
+        '*(of_one["reversed"]',
+        "statistics/test_comparison.py",
+    ),
     Mutation(
         "experiments/statistics/comparison.py",
         "replace(each, evidence=Anytime(), marks=[",
@@ -235,8 +240,8 @@ MUTATIONS = [
     ),
     Mutation(
         "experiments/statistics/comparison.py",
-        'if p_values["holds"] > ALPHA / count',
-        "if True",
+        "(end > ALPHA or end >= level)",
+        "True",
         "statistics/test_comparison.py",
     ),
     Mutation(
