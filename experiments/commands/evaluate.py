@@ -31,6 +31,7 @@ READ_KEYS = {
     "trainer.micro_batch", "trainer.batch_size", "trainer.threads", "trainer.evaluation_sequences",
 }  # fmt: skip
 TRAINING_KEYS = {"model.dropout", "model.attention_dropout", "variant.dropout"}  # of those groups
+GENERATION_KEYS = {"objective.beam", "objective.length_penalty", "objective.bleu_pairs"}  # read with --generate only
 MAY_DIFFER = (
     "what may differ from the training: the data, the files of the task, settings of the objective, length, "
     "batch_size, precision, backend, cache, trainer.device, trainer.micro_batch, trainer.threads and "
@@ -77,7 +78,7 @@ def _checked(folder: RunFolder, overrides: list[str], split: str, generate: bool
     """The settings of a run with which it is scored. Raises Mistake if it cannot be scored so."""
     config = config_here(folder)
     settings = override(config, [*overrides, *_trained_angles(config, overrides)])
-    _check_read(overrides)
+    _check_read(overrides, generate)
     if settings.objective.kind != (trained := config["objective"]["kind"]):
         raise Mistake(f"objective={settings.objective.kind}: {folder.name} was trained for objective={trained} only")
     _check_model(folder.name, config, settings.model_dump(), overrides)
@@ -88,6 +89,9 @@ def _checked(folder: RunFolder, overrides: list[str], split: str, generate: bool
                 f"--generate: {folder.name} has objective={settings.objective.kind}, which generates no texts"
             )
         settings.objective.check_scorer("--generate")
+    else:
+        # it need not have the library that scores texts
+        settings = settings.model_copy(update={"objective": settings.objective.without_generation()})
     if isinstance(settings, FinetuningSettings):
         if split != "validation":
             raise Mistake(
@@ -122,9 +126,12 @@ def _scored(folder: RunFolder, settings: Settings, split: str, checkpoint: Which
     return {"run": folder.name, "checkpoint": f"{checkpoint}, step {run.step}", "split": split, **scores}
 
 
-def _check_read(overrides: list[str]) -> None:
+def _check_read(overrides: list[str], generate: bool) -> None:
     """Raises Mistake for a setting that does not affect an evaluation."""
-    for text, key, group in unread_settings(overrides, READ_KEYS, TRAINING_KEYS):
+    unread = TRAINING_KEYS if generate else TRAINING_KEYS | GENERATION_KEYS
+    for text, key, group in unread_settings(overrides, READ_KEYS, unread):
+        if key in GENERATION_KEYS:
+            raise Mistake(f"{text}: an evaluation does not use {key}", "one with --generate does")
         raise Mistake(f"{text}: an evaluation does not use {key}", UNREAD.get(group, MAY_DIFFER))
 
 

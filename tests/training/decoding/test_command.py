@@ -22,7 +22,7 @@ def pairs_file(tmp_path) -> Path:
     return path
 
 
-def test_train_evaluate_compare_and_show(attn, tiny, tmp_path, pairs_file):
+def test_train_evaluate_compare_and_show(attn, tiny, tmp_path, pairs_file, monkeypatch):
     sizes = [override for override in tiny if not override.startswith("data")]
     of_pairs = ["data=pairs", f"data.train={pairs_file}", "objective=translation", "model=transformer_nano", "heads=2"]
     assert attn("train", "--dry-run", *of_pairs, *sizes).returncode == 0
@@ -42,6 +42,14 @@ def test_train_evaluate_compare_and_show(attn, tiny, tmp_path, pairs_file):
         "evaluate", "multi_head", "--generate", "split=test", "objective.beam=1", "objective.bleu_pairs=2", *newest
     )
     assert json.loads(done.stdout)[0]["scored_texts"] == 2
+    done = attn("evaluate", "multi_head", "objective.beam=1", *newest)
+    said = "objective.beam=1: an evaluation does not use objective.beam\n  one with --generate does"
+    assert done.returncode == 2 and said in done.stderr
+    with monkeypatch.context() as patched:
+        patched.setattr("experiments.failures.missing_extra._is_there", lambda library: library != "sacrebleu")
+        assert attn("evaluate", "multi_head", "--generate").returncode == 2
+        done = attn("evaluate", "multi_head", *newest)
+        assert "bleu" not in json.loads(done.stdout)[0] and done.returncode == 0
 
     shutil.move(tmp_path / "runs", tmp_path / "translations")
     assert attn("train", "model=t5_nano", "variant=talking_heads", "heads=2", *tiny).returncode == 0
