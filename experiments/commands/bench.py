@@ -18,6 +18,7 @@ from experiments.launch.check_cells import check_data
 from experiments.launch.plan import Delegated, OptunaSearch, plan
 from experiments.measure.cores import long_wait
 from experiments.settings.run import Settings
+from experiments.settings.variant import keys_around_attention
 
 if TYPE_CHECKING:
     from experiments.bench.contenders import Scope
@@ -108,7 +109,8 @@ def _check_read(overrides: list[str], cells: list[Settings], scope: Scope) -> No
     # a batch is made up; but which objective goes with pairs is checked against the data
     of_pairs = all(cell.objective.reads_pairs for cell in cells)
     read = {"attention": LAYER_KEYS, "step": STEP_KEYS}[scope] | ({"data"} if of_pairs else set())
-    for text, key, group in unread_settings(overrides, read, UNREAD_KEYS):
+    unread = UNREAD_KEYS | (keys_around_attention() if scope == "attention" else set())
+    for text, key, group in unread_settings(overrides, read, unread):
         if {key, group} & STEP_KEYS and key not in UNREAD_KEYS:
             raise Mistake(f"{text}: --scope {scope} does not use {key}", "it times one layer; --scope step uses it")
         raise Mistake(f"{text}: a bench does not use {key}", "it times random batches of the given sizes")

@@ -11,6 +11,7 @@ from experiments.display.rows import show
 from experiments.failures.failure import Mistake
 from experiments.failures.unread import unread_settings
 from experiments.settings.conf_files import yaml_file
+from experiments.settings.variant import keys_around_attention
 
 # what the costs of a layer follow from; a group stands for all of its keys
 READ_KEYS = {"variant", "model", "experiment", "heads", "key_size", "value_size", "hidden_size", "length"}
@@ -38,7 +39,7 @@ def print_variants(overrides: list[str], format: str) -> None:
     if any(override.startswith("variant=") for override in overrides):
         raise Mistake("attn variants lists every variant", "give only sizes, such as heads=24 hidden_size=768")
     settings = compose(overrides)
-    for text, key, _ in unread_settings(overrides, READ_KEYS):
+    for text, key, _ in unread_settings(overrides, READ_KEYS, keys_around_attention()):
         raise Mistake(f"{text}: attn variants does not use {key}", "it shows the costs of one attention layer")
     from experiments.model.layers.build_attention import build_attention
     from experiments.model.without_values import without_values

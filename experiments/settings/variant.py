@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from pathlib import Path
 from typing import Any, Literal, Union
 
@@ -16,7 +17,9 @@ from pydantic import FiniteFloat, create_model
 from attention import files, mechanisms
 from experiments.failures.failure import Mistake
 from experiments.files.project import ROOT
+from experiments.settings.conf_files import yaml_files
 from experiments.settings.group import Fraction, Group, NonNegative, Size
+from experiments.settings.model import Model
 
 # what an annotation means here: an int is a size, a float is finite and not negative, a Real is finite
 TYPES = {"int": Size, "float": NonNegative, "Real": FiniteFloat, "bool": bool, "str": str}
@@ -30,6 +33,12 @@ def module_of(variant: dict[str, Any]) -> str:
 def arguments_of(variant: dict[str, Any]) -> dict[str, Any]:
     """The arguments of the constructor of a variant group's class."""
     return {key: value for key, value in variant.items() if key not in ("name", "module")}
+
+
+def keys_around_attention() -> set[str]:
+    """The settings of the model to which the YAML of no variant refers, so that no attention layer depends on them."""
+    sources = "".join(path.read_text(encoding="utf-8") for path in yaml_files("variant/*.yaml"))
+    return {f"model.{key}" for key in Model.model_fields}.difference(re.findall(r"\$\{(model\.\w+)\}", sources))
 
 
 @functools.cache

@@ -73,7 +73,8 @@ def inside(short_timings, monkeypatch):
 
 @pytest.mark.usefixtures("inside")
 def test_a_table_of_variants(capsys):
-    assert bench([*LAYER, *CPU, "variant=multi_head,talking_heads"], options(), "json", None) == 0
+    words = [*LAYER, *CPU, "variant=multi_head,talking_heads", "model=nano", "model.linear_bias=false"]
+    assert bench(words, options(), "json", None) == 0
     rows = json.loads(capsys.readouterr().out)
     kernels = {variant: core.choose("auto", problem_of(variant)) for variant in ("multi_head", "talking_heads")}
     assert {row["contender"]: row["backend"] for row in rows} == kernels
@@ -320,6 +321,7 @@ def test_rates_are_those_of_calls_that_take_long_enough(monkeypatch, flops_per_s
         (["variant=talkin"], "talking_heads"),
         (["data=text", "data.train=nope.txt", "--scope", "step"], "data=text: a bench does not use data"),
         (["layers=3"], "layers=3: --scope attention does not use layers\n  it times one layer; --scope step uses it"),
+        (["model.position=alibi"], "--scope attention does not use model.position\n  it times one layer"),
         (["optimizer.weight_decay=0"], "--scope attention does not use optimizer.weight_decay"),
         (["max_steps=3"], "max_steps=3: a bench does not use max_steps"),
         (["seed=range(0,65)", *LAYER], "65 contenders have the same sizes; at most 64"),
