@@ -125,7 +125,7 @@ def _export(run: TrainedRun, heads_left: int, folder: Path) -> str:
 
     total = sum(value_heads(run.model))
     batches = list(run.masked_batches())
-    importances = importance.normalized_by_layer(importance.by_gradient(run.model, batches))
+    importances = importance.normalized_by_layer(importance.of_run_by_gradient(run))
     removed = pruning.removal_order(importances)[: total - heads_left]
     target = folder / f"pruned-{heads_left}"
     smaller = pruning.export_pruned(run, removed, target)

@@ -29,9 +29,9 @@ from experiments.training.step.micro_batches import split
 TOKENS_AT_ONCE = 1 << 11  # whose maps are in memory at once
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TrainedRun:
-    """A trained model with the data that it was trained on."""
+    """A trained model with the data that it was trained on. It equals only itself, so that its numbers can be kept."""
 
     name: str
     settings: Settings

@@ -9,6 +9,7 @@ from experiments.config.groups import options
 from experiments.failures.failure import Mistake
 from experiments.heads import trained_run
 from experiments.heads.hooks import gated, hooked, read_stages, value_heads
+from experiments.heads.measures import importance
 from experiments.heads.measures.importance import (
     by_gradient,
     by_relevance,
@@ -16,6 +17,7 @@ from experiments.heads.measures.importance import (
     head_relevance,
     linearized,
     normalized_by_layer,
+    of_run_by_gradient,
 )
 from experiments.heads.measures.pruning import (
     gates_without,
@@ -177,6 +179,18 @@ def test_that_heads_do_nothing_yet_is_said(bert_of, trained_run_of, batch, monke
     assert "With all heads the loss of these 6 sequences is" in section.text
     increases = [row["increase"] for row in section.tables["ablation"]]
     assert len(increases) == 6 and (max(map(abs, increases)) < 1e-12) == is_idle
+
+
+def test_the_importance_of_a_runs_heads_by_gradient_is_computed_once(bert_of, trained_run_of, batch, monkeypatch):
+    asked = []
+    monkeypatch.setattr(TrainedRun, "masked_batches", lambda run: [batch])
+    monkeypatch.setattr(importance, "by_gradient", lambda *of: asked.append(of) or by_gradient(*of))
+    run, other = (trained_run_of(bert_of("multi_head", heads=heads)) for heads in (2, 3))
+    section = importance_section.make(run, HeadsOptions())
+    found = of_run_by_gradient(run)
+    assert len(asked) == 1 and all(map(torch.equal, found, by_gradient(run.model, [batch])))
+    assert [row["gradient"] for row in section.tables["importance"]] == torch.cat(found).tolist()
+    assert all(map(torch.equal, of_run_by_gradient(other), by_gradient(other.model, [batch])))
 
 
 def test_parts_of_a_batch_without_a_position_to_predict_are_left_out(bert_of, trained_run_of, batch, monkeypatch):

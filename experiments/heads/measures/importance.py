@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.heads.hooks import gated, hooked, value_heads
+from experiments.heads.trained_run import TrainedRun
 from experiments.model.transformer import Transformer
 from experiments.objectives.loss import loss
 from experiments.objectives.objective import Batch
@@ -36,6 +38,12 @@ def by_gradient(model: Transformer, batches: Iterable[Batch]) -> list[Tensor]:
             totals[layer] += gradient.double().abs().sum(0)
         tokens += len(batch.targets)
     return [total / tokens for total in totals]
+
+
+@functools.cache
+def of_run_by_gradient(run: TrainedRun) -> list[Tensor]:
+    """`by_gradient` on the held-out text of a run, computed once."""
+    return by_gradient(run.model, run.masked_batches())
 
 
 def normalized_by_layer(importance: list[Tensor]) -> list[Tensor]:

@@ -27,7 +27,7 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     total = sum(value_heads(model))
     loss_before = pruning.loss_without_heads(run.model, batches, [])
     loss_after = pruning.loss_with_gates(model, batches, gates)
-    importances = importance.normalized_by_layer(importance.by_gradient(run.model, batches))
+    importances = importance.normalized_by_layer(importance.of_run_by_gradient(run))
     pruned_loss = pruning.loss_without_heads(run.model, batches, pruning.removal_order(importances)[: len(closed)])
     text = (
         f"The model was fine-tuned for {options.gates} steps with hard-concrete gates on its heads' outputs, at a "

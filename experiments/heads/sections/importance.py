@@ -28,7 +28,7 @@ PRUNING_POINTS = 12  # numbers of remaining heads at which the loss is measured
 def make(run: TrainedRun, options: HeadsOptions) -> Section:
     """The section on important heads, and on the loss without the others."""
     model, batches = run.model, list(run.masked_batches())
-    gradient, relevance = importance.by_gradient(model, batches), importance.by_relevance(model, batches)
+    gradient, relevance = importance.of_run_by_gradient(run), importance.by_relevance(model, batches)
     normalized = importance.normalized_by_layer(gradient)
     total = sum(value_heads(model))
     removed_counts = np.unique(np.linspace(0, total, PRUNING_POINTS + 1).round().astype(int)).tolist()
