@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -20,6 +21,7 @@ from experiments.config.messages import hydra_errors_as_mistakes
 from experiments.config.primary import Primary
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
+from experiments.failures.wording import did_you_mean
 from experiments.files.digest import digest
 from experiments.launch.check_cells import check_cell, refuse
 from experiments.launch.hydra_settings import (
@@ -33,7 +35,7 @@ from experiments.launch.hydra_settings import (
     without_details,
     written,
 )
-from experiments.record.result_numbers import not_one_number
+from experiments.record.result_numbers import FIELDS, not_one_number
 from experiments.search.space import Space, space_of
 from experiments.settings.group import Group
 from experiments.settings.ray_cluster import RayCluster
@@ -124,7 +126,9 @@ def plan(command: CommandLine) -> Plan:
     of_overlay = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items() if key not in overridden]
     if sweeper == SEARCH:
         search, space = _search(hydra.sweeper, launcher), space_of([*of_overlay, *overrides])
-        return OptunaSearch(_checked(_ends(space, primary), launcher), command, choice, search, space)
+        cells = _checked(_ends(space, primary), launcher)
+        _check_scores(search.objectives, cells)
+        return OptunaSearch(cells, command, choice, search, space)
     combinations = grid([*of_overlay, *overrides], primary)
     if launcher == RAY:
         cluster = _ray_cluster(hydra.launcher)
@@ -153,6 +157,18 @@ def _check_objectives(names: Iterable[str]) -> None:
     for name in names:
         if wrong := not_one_number("parameters.total" if name == "parameters" else name):
             raise Mistake(f"hydra.sweeper: {wrong}")
+
+
+def _check_scores(names: Iterable[str], cells: Iterable[Settings]) -> None:
+    """Raises Mistake for an objective that is the score of a task, and that a trial does not have."""
+    for name, cell in itertools.product(names, cells):
+        scores = [f"scores.{each}" for each in cell.score_names]
+        if name.startswith("scores.") and name not in scores:
+            known = scores or [field for field in FIELDS if field != "scores"]
+            raise Mistake(
+                f"hydra.sweeper: {name}: the trials have no such score" + did_you_mean(name, scores),
+                f"there are: {', '.join(known)}",
+            )
 
 
 def _ray_cluster(node: DictConfig) -> RayCluster:

@@ -182,6 +182,11 @@ class FinetuningSettings(Settings):
         return self.task
 
     @property
+    def score_names(self) -> list[str]:
+        """Those of the task."""
+        return self.task.score_names
+
+    @property
     def epoch_limit(self) -> float | None:
         """The key `epochs`."""
         return self.epochs

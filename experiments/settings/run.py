@@ -76,6 +76,11 @@ class Settings(Group):
         return self.data
 
     @property
+    def score_names(self) -> list[str]:
+        """The names of the scores in a result, which only a task has."""
+        return []
+
+    @property
     def epoch_limit(self) -> float | None:
         """The largest number of epochs; None for no limit, as for a text."""
         return None

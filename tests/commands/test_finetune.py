@@ -213,6 +213,14 @@ def test_mistakes_of_the_run_and_the_data(words, tmp_path, monkeypatch):
     assert "no such file" in refused(*words("sst2", "task.train=absent.jsonl", "seed=0,1"), "-m")
 
 
+def test_a_search_for_a_score_that_the_task_does_not_have_is_refused_before_anything_is_trained(words):
+    pytest.importorskip("optuna")
+    search = ["hydra/sweeper=optuna_search", "hydra.sweeper.minimize=[]", "hydra.sweeper.maximize=[scores.acuracy]"]
+    said = r"scores\.acuracy: .* no such score \(did you mean scores\.accuracy\?\)\n  there are: scores\.accuracy$"
+    with pytest.raises(Mistake, match=said):
+        finetune([*words("sst2", "seed=0,1", *search), "-m"])
+
+
 def test_a_mistake_is_a_line_and_code_2(attn, pretrained, tmp_path):
     done = attn("finetune", str(pretrained), "task=sqad")
     assert done.returncode == 2 and "did you mean squad?" in done.stderr and "Traceback" not in done.stderr
