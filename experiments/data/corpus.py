@@ -34,6 +34,12 @@ class Corpus:
     # raises DataError if the text is no longer the one that was identified; called when it has been read
     check: Callable[[], None] = lambda: None
 
+    @property
+    def more_documents(self) -> str:
+        """What to do about a text that has too few documents."""
+        undivided = self.identity.get("documents", "row") == "row"
+        return "use more documents" if undivided else "use more and shorter documents (data.documents=row)"
+
 
 class DataKind(DataSettings):
     """The keys of a kind of data, and the way to its text."""

@@ -135,7 +135,7 @@ def _pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, repor
                 facts[split] |= {REPEATED: count} if (count := repeated.get(split)) else {}
             else:
                 (folder / split).unlink()
-                _refuse(split, spools, length, report)
+                _refuse(split, spools, corpus, length, report)
     return {"dtype": dtype.str, "splits": facts}
 
 
@@ -253,7 +253,7 @@ def _shuffled(spool: _Spool, round_keys: np.ndarray) -> Iterator[tuple[int, byte
                 buffered, size = [], 0
 
 
-def _refuse(split: str, spools: dict[str, _Spool], length: int, report: ReportProgress) -> None:
+def _refuse(split: str, spools: dict[str, _Spool], corpus: Corpus, length: int, report: ReportProgress) -> None:
     """Raise an error for a split without a single sequence, except for the test split, which a run does not need."""
     spool = spools[split]
     documents = f"{spool.documents:,} {plural('document', spool.documents)}"
@@ -263,9 +263,9 @@ def _refuse(split: str, spools: dict[str, _Spool], length: int, report: ReportPr
             report(f"{has}, fewer than a row of {length} tokens needs: it is left out", 0, None)
         return
     way = "use a longer text or a smaller length"
-    if split == "validation":
+    if split == "validation" and corpus.identity.get("held_out", {}).get("validation") == 1:
         way = (
-            "use a longer text (data.validation=FILE); without one, validation is a 20th of the documents of train, "
-            f"which has {spools['train'].documents:,}: use more and shorter documents (data.documents=row)"
+            "give its text with data.validation; without it, validation is a 20th of the documents of train, which has "
+            f"{spools['train'].documents:,}: {corpus.more_documents}"
         )
     raise DataError(f"{has}, and a row of {length} tokens needs {length - 1}: {way}")

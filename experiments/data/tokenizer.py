@@ -286,7 +286,7 @@ def _sample(corpus: Corpus, report: ReportProgress) -> tuple[list[str], int]:
     if held_out and not texts:
         raise DataError(
             f"the training split has no text, because other splits got {held_out} {plural('document', held_out)}, all "
-            "that there are: use more and shorter documents (data.documents=row), or a longer text"
+            f"that there are: {corpus.more_documents}"
         )
     if not texts:
         raise DataError("the training split has no text; give a longer text")

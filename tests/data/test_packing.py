@@ -258,14 +258,20 @@ def test_texts_that_are_too_short_are_refused_in_numbers(
     held_out = next(text for text in map(str, range(999)) if split_of(text, {"validation": 1, "test": 1}) != "train")
     for text, message in [
         (" \n\n \n", "the training split has no text; give a longer text"),
-        (held_out, r"no text, because other splits got 1 document, all that there are: .*data\.documents=row"),
+        (held_out, r"no text, because other splits got 1 document, all that there are: .*\(data\.documents=row\)$"),
         ("a few words", r"the train split has \d+ tokens in 1 document, and a row of 16 tokens needs 15: "),
-        ("many words " * 99, r"validation split has 0 tokens in 0 .*data.validation=FILE.* of train, which has 1: "),
+        ("many words " * 99, r"0 tokens in 0 .*data\.validation;.* of train, which has 1: .*\(data\.documents=row\)$"),
     ]:
         short.write_text(text)
         with pytest.raises(DataError, match=message):
             prepare(text_data(train=str(short)), byte_bpe, LENGTH, tmp_path / "cache", silent)
+        in_rows = text_data(train=str(short), documents="row")
+        with pytest.raises(DataError, match=r"^(?!.*data\.documents)"):
+            prepare(in_rows, byte_bpe, LENGTH, tmp_path / "cache", silent)
     (tmp_path / "validation.txt").write_text("a few words")
+    with pytest.raises(DataError, match=r"validation split has .* needs 15: use a longer text or a smaller length"):
+        given = text_data(train=str(short), validation=str(tmp_path / "validation.txt"))
+        prepare(given, byte_bpe, LENGTH, tmp_path / "cache", silent)
     short.write_text(" \n")
     for split in ("validation", "test"):
         with pytest.raises(DataError, match="the training split has no text; give a longer text"):
