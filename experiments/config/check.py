@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import Any, get_args
 
+from omegaconf import MISSING
 from pydantic import BaseModel, ValidationError
 
 from experiments.failures.failure import Mistake
@@ -57,6 +58,39 @@ def errors_of(tree: dict[str, Any], kind: type[Settings]) -> Iterator[str]:
         kind.model_validate(tree)
     except ValidationError as errors:
         yield from (text for _, text in _errors(errors, tree, {}))
+
+
+def check_written(sources: dict[str, Any], unchecked: Container[str] = ()) -> None:
+    """Check the values that no expression gives, as what follows from a wrong one by interpolation would hide it.
+
+    unchecked: keys to which no expression refers, so their values may be wrong here. Raises Mistake.
+    """
+    written, variant = _written(sources, unchecked), sources.get("variant")
+    wrong = list(_variant_errors(written["variant"], {})) if isinstance(variant, dict) else []
+    try:
+        class_of(sources).model_validate(written)
+    except ValidationError as errors:
+        wrong = [*_errors(errors, written, {}), *wrong]
+    # what is left out here is not missing
+    if sentences := [text for path, text in wrong if not (text.endswith(" is missing") and _has(sources, path))]:
+        raise Mistake("\n".join(sentences))
+
+
+def _written(sources: dict[Any, Any], unchecked: Container[str], above: str = "") -> dict[str, Any]:
+    """The values without expressions, and without those that are still to be given."""
+    return {
+        str(key): _written(value, unchecked, f"{above}{key}.") if isinstance(value, dict) else value
+        for key, value in sources.items()
+        if isinstance(value, dict) or not ("${" in str(value) or value == MISSING or f"{above}{key}" in unchecked)
+    }
+
+
+def _has(tree: Any, path: tuple[int | str, ...]) -> bool:
+    for part in path:
+        if not isinstance(tree, dict) or part not in tree:
+            return False
+        tree = tree[part]
+    return True
 
 
 def _errors(
@@ -141,6 +175,8 @@ def sentence(
     key = ".".join(map(str, path))
     if error["type"] == "missing":
         return f"{key} is missing"
+    if error["type"] == "union_tag_not_found":
+        return f"{key}.kind is missing"
     if error["type"] == "extra_forbidden":
         return f"there is no setting {key!r}"
     if error["type"] == "value_error":  # a rule between several keys

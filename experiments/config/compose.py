@@ -13,9 +13,9 @@ from typing import Any
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
-from experiments.config.check import class_of, errors_of, from_tree
+from experiments.config.check import check_written, from_tree
 from experiments.config.command_line import check_overrides
-from experiments.config.groups import conf_for_hydra, groups
+from experiments.config.groups import conf_for_hydra
 from experiments.config.messages import hydra_errors_as_mistakes
 from experiments.config.pretrained import inherit
 from experiments.config.primary import PRETRAINING, Primary
@@ -49,22 +49,14 @@ def resolve(config: DictConfig) -> Settings:
 def interpolated(config: DictConfig, unchecked: Container[str] = ()) -> tuple[dict[str, Any], dict[Any, Any]]:
     """Plain values, and their sources before interpolation. Raises Mistake for values that prevent it.
 
-    unchecked: top-level keys to which no expression refers, so their values may be wrong here.
+    unchecked: keys to which no expression refers, so their values may be wrong here.
     """
     sources = OmegaConf.to_container(config, resolve=False)
     assert isinstance(sources, dict)
     if "pretrained" in sources and "origin" not in sources:
         sources = inherit({str(key): value for key, value in sources.items()})
         config = OmegaConf.create(sources)
-    # the typed values first: what follows from a wrong one by interpolation would hide it
-    typed = {
-        str(key): value
-        for key, value in sources.items()
-        if not (isinstance(value, dict) and key in groups()) and "${" not in str(value) and key not in unchecked
-    }
-    sentences = errors_of(typed, class_of(sources))
-    if wrong := [sentence for sentence in sentences if not sentence.endswith(" is missing")]:
-        raise Mistake("\n".join(wrong))
+    check_written({str(key): value for key, value in sources.items()}, unchecked)
     with hydra_errors_as_mistakes():
         tree = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     assert isinstance(tree, dict)

@@ -317,6 +317,13 @@ def test_one_wrong_value_is_one_message():
     assert len(message("heads=abc").splitlines()) == len(message("heads=1000").splitlines()) == 1
 
 
+def test_mistakes_within_and_outside_of_groups_are_said_together():
+    said = message("seed=-1", "model.dropout=2", "variant.scaled=3").splitlines()
+    assert [line.partition(" =")[0] for line in said] == ["seed", "model.dropout", "variant.scaled"]
+    # what an expression or another cell gives is neither wrong nor missing
+    assert Composer().compose(["tokenizer.kind=wordpiece", "tokenizer.alphabet=9"]).tokenizer.kind == "wordpiece"
+
+
 def test_a_run_folder_config_reads_back_as_the_same_settings():
     composed = compose(["heads=12", "data=text", "data.train=book.txt"])
     assert from_tree(yaml.safe_load(yaml.safe_dump(composed.model_dump()))) == composed
