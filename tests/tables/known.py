@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from experiments.record.result import UNKNOWN
+from experiments.statistics.evidence import Evidence
+from experiments.tables import seed_plan
 from experiments.tables.conditions import Conditions
 from experiments.tables.definition import published
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import Scheme
 from experiments.tables.report import Report, report
+from experiments.tables.seed_plan import CheckedPlan, SeedPlan
 from experiments.tables.sources.source import CellOutcome, Outcomes, TableCell
 from experiments.tables.step_times import StepTimes
 from tests.fixtures.tables import NAME
@@ -86,6 +91,17 @@ def made(
     }
     source = Known(outcomes | (changes or {}))
     return report_of(request, source, Conditions(published.published_of(request), step_times))
+
+
+def planned_by(evidence: Evidence, report: Report | None = None, **changes) -> Report:
+    """A report whose seeds have a plan. changes: of the plan."""
+    report = report or made()
+    request = replace(report.request, names_seeds=True)
+    parts = seed_plan._of_definition(request) | {"date": "2026-11-20T10:00:00+00:00", "cells": "b", "code": "c"}
+    plan = SeedPlan(**parts | {"table": request.name, "budget": "nano", "seeds": [*range(6)]} | changes)
+    checked = CheckedPlan(plan, seed_plan.changed_since(plan, request))
+    facts = [*report.facts_of_cells, ("plan", "planned on 2026-11-21: seeds 6 to 9, 2 comparisons")]
+    return replace(report, request=request, evidence=evidence, plan=checked, facts_of_cells=facts)
 
 
 def report_of(request: Request, source: Known, conditions: Conditions) -> Report:

@@ -12,16 +12,14 @@ import pytest
 from matplotlib.figure import Figure
 
 from experiments.failures.failure import Mistake
-from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
-from experiments.tables import seed_plan
+from experiments.statistics.evidence import Anytime, Planned, Waiting
 from experiments.tables.archive import archive, restored
 from experiments.tables.rendering.figure import save_figure
 from experiments.tables.rendering.index import write_index
 from experiments.tables.rendering.render import ENDINGS, as_csv, claim_rows, render, write_all
 from experiments.tables.report import Report, without_unnamed_scheme
-from experiments.tables.seed_plan import CheckedPlan, SeedPlan
 from experiments.tables.sources.source import CellOutcome
-from tests.tables.known import made, untuned_table
+from tests.tables.known import made, planned_by, untuned_table
 
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
@@ -75,7 +73,7 @@ def test_the_list_of_results_is_that_of_the_present_code(tmp_path):
 @pytest.mark.usefixtures("heads_table")
 @pytest.mark.parametrize("evidence", [None, Planned(), Waiting()])
 def test_all_files_of_a_table_come_back_from_its_numbers(tmp_path, evidence):
-    report = _planned(evidence) if evidence else made()
+    report = planned_by(evidence) if evidence else made()
     again = _there_and_back(report, tmp_path / "numbers.json")
     assert (again.plan, again.evidence.name) == (report.plan, report.evidence.name)
     written = write_all(report, tmp_path / "first")
@@ -83,17 +81,6 @@ def test_all_files_of_a_table_come_back_from_its_numbers(tmp_path, evidence):
     assert [path.name for path in again] == [path.name for path in written]
     for one, other in zip(written, again, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.name
-
-
-def _planned(evidence: Evidence, **changes) -> Report:
-    """A report whose seeds have a plan. changes: of the plan."""
-    report = made()
-    request = replace(report.request, names_seeds=True)
-    parts = seed_plan._of_definition(request) | {"date": "2026-11-20T10:00:00+00:00", "cells": "b", "code": "c"}
-    plan = SeedPlan(**parts | {"table": request.name, "budget": "nano", "seeds": [*range(6)]} | changes)
-    checked = CheckedPlan(plan, seed_plan.changed_since(plan, request))
-    facts = [*report.facts_of_cells, ("plan", "planned on 2026-11-21: seeds 6 to 9, 2 comparisons")]
-    return replace(report, request=request, evidence=evidence, plan=checked, facts_of_cells=facts)
 
 
 def _there_and_back(report: Report, path: Path) -> Report:
@@ -123,7 +110,7 @@ def test_the_claims_that_were_chosen_come_back(tmp_path):
 )
 @pytest.mark.parametrize("evidence", [Planned(), Waiting()])
 def test_seeds_are_planned_only_by_a_plan_that_still_describes_the_table(tmp_path, evidence, changes, why):
-    planned = _planned(evidence, **changes)
+    planned = planned_by(evidence, **changes)
     path = tmp_path / "numbers.json"
     found = _there_and_back(planned, path)
     assert found.evidence.name == "anytime" and "anytime-valid" in dict(found.facts)["evidence"]
@@ -138,7 +125,7 @@ def test_seeds_are_planned_only_by_a_plan_that_still_describes_the_table(tmp_pat
 
 @pytest.mark.usefixtures("heads_table")
 def test_a_page_lists_the_plans_of_other_pages_of_its_table(tmp_path):
-    planned = _planned(Planned())
+    planned = planned_by(Planned())
     for stem, plan in (("me2026_heads-9-14", planned.plan), ("me2026_heads-20-25", None)):
         archive(replace(planned, plan=plan), tmp_path / f"{stem}.json")
     says = f"{planned.plan.says}; of the page me2026_heads-9-14"

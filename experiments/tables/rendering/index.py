@@ -14,6 +14,7 @@ from experiments.display.rows import Row, as_markdown
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import joined, plural
 from experiments.files.durable import write
+from experiments.statistics.evidence import Planned
 from experiments.tables.archive import restored
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load
@@ -57,7 +58,8 @@ def write_index(folder: Path) -> Path:
         "interval. The size of a trend is the difference between the two ends of a line fitted to its "
         "rows, and that of the time of a step is a ratio. Verdicts under several schemes of positions are listed in "
         "brackets if they differ. If several pages decide the same claim, one of them counts, and its line names the "
-        "others. A page of the whole table comes first, then a page without missing cells, then the first by name."
+        "others. A page of planned seeds comes first, then a page of the whole table, then one without missing cells, "
+        "then the first by name."
     )
     blocks = ["# Results", _counts(claims), how, as_markdown([*_rows(folder, reports, claims)])]
     if checks := [_row(folder, of_claim) for of_claim in claims if _origin(of_claim) == CHECK]:
@@ -103,11 +105,17 @@ def _read(folder: Path) -> tuple[dict[str, Report], list[Decision], list[str]]:
 def _by_claim(decisions: Sequence[Decision]) -> list[list[Decision]]:
     """The decisions on each claim, of which the first counts.
 
-    Which one counts does not depend on verdicts: pages of whole tables come first, among them those without missing
-    cells, and then the first by its name.
+    Which one counts does not depend on verdicts.
     """
+
+    def order(decision: Decision) -> tuple[bool, ...]:
+        report = decision.report
+        # what was planned confirms or refutes what earlier seeds suggest
+        is_planned = isinstance(report.evidence, Planned)
+        return not is_planned, bool(report.request.chosen_claims), bool(report.missing)
+
     claims: dict[tuple[str, str, str], list[Decision]] = {}
-    for each in sorted(decisions, key=lambda of: (bool(of.report.request.chosen_claims), bool(of.report.missing))):
+    for each in sorted(decisions, key=order):
         request = each.report.request
         claims.setdefault((request.name, request.budget_name, each.verdict.key), []).append(each)
     return sorted(claims.values(), key=lambda of_claim: of_claim[0].stem)

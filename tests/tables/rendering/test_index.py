@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments.files.durable import write_sealed
+from experiments.statistics.evidence import Planned, Waiting
 from experiments.tables.archive import archive
 from experiments.tables.definition.request import load
 from experiments.tables.rendering.index import write_index
@@ -15,7 +16,7 @@ from experiments.tables.rendering.render import write_all
 from experiments.tables.report import Report
 from experiments.tables.sources.source import CellOutcome
 from tests.fixtures.tables import NAME
-from tests.tables.known import LOSSES, STEP_TIMES, done, made, table_under
+from tests.tables.known import LOSSES, STEP_TIMES, done, made, planned_by, table_under
 
 pytestmark = pytest.mark.usefixtures("heads_table")
 
@@ -162,6 +163,15 @@ def test_a_claim_of_several_pages_is_counted_once_and_a_page_of_one_claim_makes_
         (tmp_path / f"{stem}.md").unlink()
     index = write_index(tmp_path).read_text()
     assert "Of 1 claim, 1 is reversed." in index and f"attn table {NAME} --until-resolved" in index
+
+
+def test_a_page_of_planned_seeds_counts_before_one_of_the_whole_table(tmp_path):
+    noisy = made({("h32", seed): done(loss) for seed, loss in enumerate((3.9, 4.9, 4.2, 4.6, 4.1, 5.5))})
+    of_claim = replace(made(), request=replace(noisy.request, chosen_claims=["C4"]))
+    page(noisy, tmp_path)
+    for evidence, counted in ((Waiting(), "not resolved"), (Planned(), "reversed")):
+        page(planned_by(evidence, of_claim), tmp_path, "me2026_heads-C4-0-5")
+        assert f"Of 1 claim, 1 is {counted}." in write_index(tmp_path).read_text()
 
 
 def test_pages_whose_numbers_cannot_be_read_are_named_and_other_files_are_not(tmp_path):
