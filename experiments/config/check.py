@@ -22,15 +22,23 @@ HEAD_SIZE = "${floor_divide:${hidden_size},${heads}}"  # in conf/, of key_size a
 
 def from_tree(tree: dict[str, Any], sources: dict[Any, Any] | None = None) -> Settings:
     """The settings of plain values, such as a run folder's `config.yaml`. Raises Mistake."""
-    sources, variant = sources or {}, tree.get("variant")
-    wrong = list(_variant_errors(variant, sources)) if isinstance(variant, dict) else []
-    try:
-        settings = class_of(tree).model_validate(tree)
-    except ValidationError as errors:
-        raise Mistake("\n".join(_root_errors([*_errors(errors, tree, sources), *wrong], sources))) from errors
-    if wrong:
+    sources = sources or {}
+    settings, wrong = _validated(tree, class_of(tree), sources)
+    if settings is None or wrong:
         raise Mistake("\n".join(_root_errors(wrong, sources)))
     return settings
+
+
+def _validated(
+    tree: dict[str, Any], kind: type[Settings], sources: dict[Any, Any]
+) -> tuple[Settings | None, list[Error]]:
+    """The settings of plain values, None if `kind` refuses them, and all errors, also those of the variant."""
+    variant = tree.get("variant")
+    wrong = list(_variant_errors(variant, sources)) if isinstance(variant, dict) else []
+    try:
+        return kind.model_validate(tree), wrong
+    except ValidationError as errors:
+        return None, [*_errors(errors, tree, sources), *wrong]
 
 
 def _variant_errors(variant: dict[Any, Any], sources: dict[Any, Any]) -> Iterator[Error]:
@@ -65,12 +73,7 @@ def check_written(sources: dict[str, Any], unchecked: Container[str] = ()) -> No
 
     unchecked: keys to which no expression refers, so their values may be wrong here. Raises Mistake.
     """
-    written, variant = _written(sources, unchecked), sources.get("variant")
-    wrong = list(_variant_errors(written["variant"], {})) if isinstance(variant, dict) else []
-    try:
-        class_of(sources).model_validate(written)
-    except ValidationError as errors:
-        wrong = [*_errors(errors, written, {}), *wrong]
+    _, wrong = _validated(_written(sources, unchecked), class_of(sources), {})
     # what is left out here is not missing
     if sentences := [text for path, text in wrong if not (text.endswith(" is missing") and _has(sources, path))]:
         raise Mistake("\n".join(sentences))
