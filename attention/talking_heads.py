@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from attention.kernels.problem import Projection
 from attention.layers import cost
-from attention.layers.attention_layer import AttendOptions, Sizes, check_sizes, equal_share
+from attention.layers.attention_layer import Sizes, check_sizes, equal_share
 from attention.layers.cost import Cost
-from attention.layers.projected import ProjectedAttention
+from attention.layers.mixed import MixedAttention, Mixing
 
 # standard deviation of a standard normal cut off at two standard deviations
 TRUNCATED_STD = 0.8796256610342398
@@ -24,7 +24,7 @@ TRUNCATED_STD = 0.8796256610342398
 DYNAMIC_VARIANCE = 1e-2
 
 
-class Attention(ProjectedAttention):
+class Attention(MixedAttention):
     """Multi-head attention whose logits are mixed across heads by P_l [h_k, h] and whose weights by P_w [h, h_v].
 
     static: which of the two have a learned matrix. dynamic: which terms are computed from x or from the memory m, for
@@ -32,6 +32,9 @@ class Attention(ProjectedAttention):
     numbers of heads before and after must be equal. If both projections are the identity, this is exactly multi-head
     attention.
     """
+
+    logits_projection: HeadProjection
+    weights_projection: HeadProjection
 
     def __init__(
         self,
@@ -87,45 +90,12 @@ class Attention(ProjectedAttention):
             start=start,
         )
 
-    def attend(
-        self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
-    ) -> Tensor:
-        """The outputs of the heads, [B, N, h_v, V], with maps mixed by P_l and P_w."""
-        options = options._replace(
-            logits_projection=self.logits_projection(x, memory), weights_projection=self.weights_projection(x, memory)
-        )
-        return super().attend(x, memory, query, key, value, options)
-
-    def head_mixing_parameters(self) -> Iterator[nn.Parameter]:
-        """The parameters of P_l and P_w."""
-        yield from self.logits_projection.parameters()
-        yield from self.weights_projection.parameters()
-
     def static_projections(self) -> tuple[Tensor | None, Tensor | None]:
         """The static terms of P_l and P_w."""
         return self.logits_projection.static, self.weights_projection.static
 
-    def keep_softmax_heads(self, heads: Sequence[int]) -> None:
-        """Keep only these heads after P_w, in place. Without a P_w, keep only these heads of the softmax."""
-        if self.weights_projection.mixes:
-            self.weights_projection.keep_mixed_heads(heads)
-        else:
-            super().keep_softmax_heads(heads)
 
-    def keep_key_heads(self, heads: Sequence[int]) -> None:
-        """Keep only these heads after P_l, in place. Without a P_l, keep only these heads of queries and keys."""
-        if self.logits_projection.mixes:
-            self.logits_projection.keep_mixed_heads(heads)
-        else:
-            super().keep_key_heads(heads)
-
-    def cost(self, queries: int, memory: int) -> Cost:
-        """Cost of the linear maps and products of attention, and of mixing by P_l and P_w."""
-        mixing = self.logits_projection.cost(queries, memory) + self.weights_projection.cost(queries, memory)
-        return super().cost(queries, memory) + mixing
-
-
-class HeadProjection(nn.Module):
+class HeadProjection(Mixing):
     """P_l or P_w from h_in to h_out heads, as the sum of its terms. Without terms, the maps stay as they are.
 
     heads and mixed_heads: h_in and h_out, each after its name in messages. static [h_in, h_out] is one matrix for all

@@ -62,6 +62,8 @@ CACHED = {
     "low_rank_value": 9 * 4 * (3 + 2),
     "differential": 9 * 4 * (2 * 3 + 2),
     "talking_heads": 9 * 4 * (3 + 2),
+    # with two matrices of the heads for each position
+    "dynamically_composable": 9 * (4 * (3 + 2) + 2 * 4 * 4),
 }
 
 

@@ -336,3 +336,39 @@ def test_multi_token(text):
     weights = torch.einsum("bhnm,hg->bgnm", torch.stack(maps, 1), layer.weights_projection.static)
     outputs = [weights[:, i] @ head(memory, layer.value, i, VALUE) for i in range(HEADS)]
     torch.testing.assert_close(layer(x, memory, mask=mask), layer.output(torch.cat(outputs, -1)))
+
+
+def composed(projection: nn.Module, maps: Tensor, x: Tensor, memory: Tensor) -> Tensor:
+    """A + A (F + G) for the maps A of each pair of positions, one product at a time: [B, h, N, M]."""
+    mixed = maps.clone()
+    for matrix, inputs, others in ((projection.query, x, -1), (projection.memory, memory, -2)):
+        hidden, gate = F.gelu(inputs @ matrix.hidden), torch.tanh(inputs @ matrix.gate)
+        for r in range(matrix.first.shape[1]):
+            first = hidden @ matrix.first[:, r]
+            first = first / (first.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+            second = hidden @ matrix.second[:, r]
+            summed = sum(maps[:, i] * first[..., i].unsqueeze(others) for i in range(HEADS))
+            for i in range(HEADS):
+                mixed[:, i] += summed * second[..., i].unsqueeze(others)
+        for i in range(HEADS):
+            mixed[:, i] += maps[:, i] * gate[..., i].unsqueeze(others)
+    return mixed
+
+
+@BACKENDS
+def test_dynamically_composable(text, backend):
+    layer, (x, memory, mask) = made("dynamically_composable", backend=backend), text
+    logits = torch.stack([logits_of(layer, x, memory, i) for i in range(HEADS)], 1)
+    logits = composed(layer.logits_projection, logits, x, memory)
+    weights = torch.stack([softmax(logits[:, i], mask) for i in range(HEADS)], 1)
+    weights = composed(layer.weights_projection, weights, x, memory)
+    outputs = [weights[:, i] @ head(memory, layer.value, i, VALUE) for i in range(HEADS)]
+    torch.testing.assert_close(layer(x, memory, mask=mask), layer.output(torch.cat(outputs, -1)))
+
+
+def test_dynamically_composable_starts_near_multi_head(text):
+    layer, (x, memory, mask) = build("dynamically_composable", **SIZES).double(), text
+    plain = build("multi_head", **SIZES).double()
+    plain.load_state_dict(layer.state_dict(), strict=False)
+    difference = layer(x, memory, mask=mask) - plain(x, memory, mask=mask)
+    assert 0 < difference.abs().max() < 0.02 * plain(x, memory, mask=mask).abs().max()

@@ -15,6 +15,7 @@ from torch import nn
 from attention import (
     additive,
     collaborative,
+    dynamically_composable,
     gated,
     general_bilinear,
     grouped_query,
@@ -61,6 +62,15 @@ def collaborative_limit() -> Pair:
     nn.init.zeros_(layer.query.bias)
     nn.init.zeros_(layer.key.bias)
     return limit, layer
+
+
+def dynamically_composable_limit() -> Pair:
+    """W_2 = 0 and W_d = 0, so that all maps stay as they are."""
+    limit = dynamically_composable.Attention(**SIZES, scaled=True)
+    for name, parameter in limit.named_parameters():
+        if name.endswith(("second", "gate")):
+            nn.init.zeros_(parameter)
+    return limit, multi_head_like(limit)
 
 
 def gated_limit() -> Pair:
@@ -172,7 +182,7 @@ LIMITS = {name.removesuffix("_limit"): each for name, each in globals().items() 
 
 
 def test_every_limit_is_that_of_a_mechanism():
-    assert LIMITS.keys() <= {*mechanisms()} and len(LIMITS) >= 16
+    assert LIMITS.keys() <= {*mechanisms()} and len(LIMITS) >= 17
 
 
 @pytest.mark.parametrize(("batch", "length"), [(2, 1), (1, 7), (2, 63)])
