@@ -47,6 +47,7 @@ class Header:
     progress: Progress
     metrics: HeldLines
     micro_batch: int  # sequences at once
+    evaluation_batch: int  # the most sequences at once in an evaluation
     precision: str
     configuration: str  # digest of the settings
     tokenizer: str  # digest

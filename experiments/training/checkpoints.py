@@ -61,6 +61,7 @@ def resume_from(run: Run, checkpoint: Checkpoint) -> None:
         run.world.restore(live, checkpoint.tensors)
     run.progress = header.progress
     run.learner.micro_batch = min(header.micro_batch, largest_part(run.learner.batch_size, run.world.size))
+    run.learner.evaluation_batch = header.evaluation_batch
     run.folder.metrics.return_to(header.metrics, run.say)
     # the process that wrote the checkpoint may have been killed before it did this
     remove_outdated(checkpoint.path, "newest")
@@ -74,6 +75,7 @@ def write_checkpoint(run: Run) -> None:
         progress=run.progress,
         metrics=run.folder.metrics.held(),
         micro_batch=run.learner.micro_batch,
+        evaluation_batch=run.learner.evaluation_batch,
         precision=run.forward.precision,
         **origin(settings, run.dataset.tokenizer.digest),
         dataset=digest(run.dataset.identity),

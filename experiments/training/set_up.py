@@ -148,7 +148,7 @@ def identities(settings: Settings, dataset: Dataset) -> dict[str, str]:
 
 def align(run: Run) -> None:
     """Make the other processes continue from the state of this one: weights, moments and kernels."""
-    how = (run.learner.micro_batch, run.backend, run.progress.compiled)
+    how = (run.learner.micro_batch, run.learner.evaluation_batch, run.backend, run.progress.compiled)
     with run.world.together("align", *how):
         run.world.spread([*tensors(run.learner).values()])
 

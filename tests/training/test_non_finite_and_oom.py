@@ -231,7 +231,9 @@ def test_out_of_memory_halves_the_micro_batch_and_keeps_the_batch(settings, go, 
     assert "going on with 4 sequences at once" in (folder.path / "log.txt").read_text()
 
 
-def test_an_evaluation_that_does_not_fit_is_split_from_then_on_while_training_is_not(settings, go, monkeypatch):
+def test_an_evaluation_that_does_not_fit_is_split_from_then_on_also_after_a_cut_while_training_is_not(
+    settings, ends_alike_when_cut, monkeypatch
+):
     evaluate, sizes = train_module.evaluate, []
 
     def limited(*arguments, micro_batch, **options):
@@ -241,8 +243,8 @@ def test_an_evaluation_that_does_not_fit_is_split_from_then_on_while_training_is
         return evaluate(*arguments, micro_batch=micro_batch, **options)
 
     monkeypatch.setattr(train_module, "evaluate", limited)
-    result, folder = go(settings(trainer__evaluate_every=5, max_steps=10, trainer__max_steps=10))
-    assert sizes == [8, 4, 2, 2] and result.micro_batch == 8
+    result, folder = ends_alike_when_cut(settings(trainer__evaluate_every=5, max_steps=10, trainer__max_steps=10), 8)
+    assert sizes == 2 * [8, 4, 2, 2] and result.micro_batch == 8
     said = [line[20:] for line in (folder.path / "log.txt").read_text().splitlines() if "memory" in line]
     assert said == [
         f"out of memory in the evaluation at step 5: {size} sequences are evaluated at once" for size in (4, 2)

@@ -63,10 +63,10 @@ class Follower:
         """Take over this process's part of a checkpoint."""
         self.group.restore(tensors(self.learner), {})
 
-    def align(self, micro_batch: int, backend: str, compiled: bool) -> None:
+    def align(self, micro_batch: int, evaluation_batch: int, backend: str, compiled: bool) -> None:
         """Continue from the state of the first process. Raises Mistake if another kernel would run here."""
         learner = self.learner
-        learner.micro_batch = micro_batch
+        learner.micro_batch, learner.evaluation_batch = micro_batch, evaluation_batch
         if self.kernels != backend:
             raise Mistake(
                 f"process {self.group.rank} on {platform.node()} has the attention kernel {self.kernels}, "
