@@ -31,7 +31,6 @@ READ_KEYS = {
     "trainer.micro_batch", "trainer.batch_size", "trainer.threads", "trainer.evaluation_sequences",
 }  # fmt: skip
 TRAINING_KEYS = {"model.dropout", "model.attention_dropout", "variant.dropout"}  # of those groups
-GENERATION_KEYS = {"objective.beam", "objective.length_penalty", "objective.bleu_pairs"}  # read with --generate only
 MAY_DIFFER = (
     "what may differ from the training: the data, the files of the task, settings of the objective, length, "
     "batch_size, precision, backend, cache, trainer.device, trainer.micro_batch, trainer.threads and "
@@ -78,13 +77,13 @@ def _checked(folder: RunFolder, overrides: list[str], split: str, generate: bool
     """The settings of a run with which it is scored. Raises Mistake if it cannot be scored so."""
     config = config_here(folder)
     settings = override(config, [*overrides, *_trained_angles(config, overrides)])
-    _check_read(overrides, generate)
+    _check_read(overrides, settings, generate)
     if settings.objective.kind != (trained := config["objective"]["kind"]):
         raise Mistake(f"objective={settings.objective.kind}: {folder.name} was trained for objective={trained} only")
     _check_model(folder.name, config, settings.model_dump(), overrides)
     check_length(settings.length, config)
     if generate:
-        if not settings.objective.generates:
+        if not settings.objective.generation_keys:
             raise Mistake(
                 f"--generate: {folder.name} has objective={settings.objective.kind}, which generates no texts"
             )
@@ -126,11 +125,11 @@ def _scored(folder: RunFolder, settings: Settings, split: str, checkpoint: Which
     return {"run": folder.name, "checkpoint": f"{checkpoint}, step {run.step}", "split": split, **scores}
 
 
-def _check_read(overrides: list[str], generate: bool) -> None:
+def _check_read(overrides: list[str], settings: Settings, generate: bool) -> None:
     """Raises Mistake for a setting that does not affect an evaluation."""
-    unread = TRAINING_KEYS if generate else TRAINING_KEYS | GENERATION_KEYS
-    for text, key, group in unread_settings(overrides, READ_KEYS, unread):
-        if key in GENERATION_KEYS:
+    of_texts = set() if generate else {f"objective.{key}" for key in settings.objective.generation_keys}
+    for text, key, group in unread_settings(overrides, READ_KEYS, TRAINING_KEYS | of_texts):
+        if key in of_texts:
             raise Mistake(f"{text}: an evaluation does not use {key}", "one with --generate does")
         raise Mistake(f"{text}: an evaluation does not use {key}", UNREAD.get(group, MAY_DIFFER))
 

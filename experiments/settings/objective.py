@@ -26,7 +26,8 @@ class ObjectiveSettings(Group):
     architecture: ClassVar[str]  # the model that it trains, a file of experiments/model/architectures
     reads_targets: ClassVar[bool] = True  # the model is given what it predicts, hidden by what may attend to it
     reads_pairs: ClassVar[bool] = False  # its data are pairs, of a source and a target sentence
-    generates: ClassVar[bool] = False  # its model is also scored by texts that it writes by itself
+    # the settings by which its model writes texts, for which it is scored too; without one it writes none
+    generation_keys: ClassVar[tuple[str, ...]] = ()
     pads: ClassVar[bool] = False  # rows are filled up with padding: how much, only the text says
 
     kind: str

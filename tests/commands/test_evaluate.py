@@ -22,6 +22,7 @@ from experiments.display.progress import Display
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake
 from experiments.files.digest import bytes_digest
+from experiments.objectives.kinds.masked import Masked
 from experiments.record.code import changed
 from experiments.record.folder import RunFolder, config_text
 from experiments.tasks.trained import open_trained
@@ -166,6 +167,15 @@ def copied(runs, tmp_path) -> Path:
     """A copy of the run's folder that a test may change."""
     (path,) = (path.parent for path in runs.glob("*/result.json"))
     return shutil.copytree(path, tmp_path / "runs" / path.name)
+
+
+def test_settings_that_an_objective_uses_only_for_texts_are_refused_without_them(runs, monkeypatch):
+    (folder,) = map(RunFolder, runs.glob("*"))
+    monkeypatch.setattr(Masked, "generation_keys", ("mask_share",))
+    said = re.escape("objective.mask_share=0.5: an evaluation does not use objective.mask_share\n  one with --generate")
+    with pytest.raises(Mistake, match=said):
+        evaluate._checked(folder, ["objective.mask_share=0.5"], "validation", generate=False)
+    evaluate._checked(folder, ["objective.mask_share=0.5"], "validation", generate=True)
 
 
 def test_folders_and_logger_are_this_machines(copied, tmp_path, capsys):

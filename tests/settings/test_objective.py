@@ -20,5 +20,7 @@ def test_an_objective_whose_architecture_is_not_there_is_named_by_its_file():
 
 
 @pytest.mark.parametrize("kind", OBJECTIVE_KINDS)
-def test_every_objective_names_an_architecture(kind):
-    assert architecture_of(OBJECTIVE_KINDS[kind]) == OBJECTIVE_KINDS[kind].architecture
+def test_every_objective_names_an_architecture_and_settings_of_its_own(kind):
+    settings = OBJECTIVE_KINDS[kind]
+    assert architecture_of(settings) == settings.architecture
+    assert settings.model_fields.keys() >= {*settings.generation_keys}

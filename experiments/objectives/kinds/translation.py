@@ -26,7 +26,7 @@ class Translation(ObjectiveKind):
 
     architecture: ClassVar[str] = "encoder_decoder"
     reads_pairs: ClassVar[bool] = True
-    generates: ClassVar[bool] = True
+    generation_keys: ClassVar[tuple[str, ...]] = ("beam", "length_penalty", "bleu_pairs")
     pads: ClassVar[bool] = True
     kind: Literal["translation"]
     beam: Size  # hypotheses of the beam search; 1 with length_penalty 0 is greedy search
