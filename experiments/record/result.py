@@ -37,7 +37,7 @@ class Result:
     unigram_loss: Number | None  # loss of predicting every token from its frequency in the training split
     perplexity: Number | None
     bits_per_byte: Number | None
-    unknown_share: Number | None = None  # of [UNK] among the tokens of the validation split, which no loss includes
+    unknown_share: Number | None = None  # of [UNK] among the tokens of the validation split
     text_scores: dict[str, Number] | None = None  # of texts that the model generated, as its objective names them
     text_scores_meaning: str | None = None  # how they were computed, such as sacrebleu's signature
     scored_texts: int | None = None  # of the validation split
