@@ -188,6 +188,7 @@ def begin(run: Run, checkpoint: Checkpoint | None) -> None:
         # a trial counts as part of the run's time
         run.earlier_seconds = seconds(lambda: decide_to_compile(run), run.forward.device)
         run.throughput.start()
+        run.memory.reset()
         run.folder.metrics.clear()
         write_checkpoint(run)
         return

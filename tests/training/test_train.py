@@ -18,8 +18,10 @@ from experiments.data.errors import DataError
 from experiments.display.progress import Display
 from experiments.failures.failure import Mistake
 from experiments.measure.cores import Neighbours
+from experiments.measure.memory import resident_bytes
 from experiments.record.code import digests
 from experiments.record.mirrors.mirrors import Mirrors
+from experiments.training import set_up
 from experiments.training import train as train_module
 from experiments.training.step.learner import Learner
 from experiments.training.step.micro_batches import OutOfMemoryError
@@ -160,6 +162,25 @@ def test_a_finished_run_without_its_result_gives_it_again(settings, go, plain_co
     assert all(one[key] == other[key] for key in one.keys() - measured - meanings)
     assert again.wall_seconds > 1e6 and again.processor_seconds > 2e6 and again.peak_memory_bytes == 10**15
     assert again.tokens_per_second == first.tokens_per_second
+
+
+def test_a_run_that_goes_on_from_its_first_checkpoint_has_no_peak_of_the_preparation(settings, go, monkeypatch):
+    find_kernels, take_step = set_up.find_kernels, train_module.take_step
+
+    def with_much_memory(run):
+        torch.ones(1 << 27)
+        find_kernels(run)
+
+    def broken(run, step):
+        raise ValueError("before the first step")
+
+    monkeypatch.setattr(set_up, "find_kernels", with_much_memory)
+    monkeypatch.setattr(train_module, "take_step", broken)
+    with pytest.raises(ValueError, match="before the first step"):
+        go(settings())
+    monkeypatch.setattr(train_module, "take_step", take_step)
+    result, _ = go(settings())
+    assert result.status == "done" and result.peak_memory_bytes < resident_bytes() + (1 << 28)
 
 
 def test_the_threads_are_those_of_the_settings_and_of_nothing_else(settings, go, monkeypatch, capfd):
