@@ -58,6 +58,7 @@ class Header:
     processor_seconds: float
     peak_memory_bytes: int
     rates: list[float]  # tokens per second of the steady steps
+    device: str  # the name of the device of the newest start
     devices: int = 1  # number of devices of the newest start
     sharded: bool = False  # whether weights, gradients and moments were divided among them
     sequences: dict[str, str] | None = None  # those of its dataset

@@ -10,6 +10,7 @@ from experiments.data.cache import other_tokens
 from experiments.data.packing import Dataset
 from experiments.failures.failure import Mistake
 from experiments.files.digest import digest
+from experiments.measure.hardware import device_name
 from experiments.record.checkpoint_file import Checkpoint, check_fits, load, origin, remove_outdated, save, weights
 from experiments.record.code.digests import code_digests, differing
 from experiments.record.folder import RunFolder, configuration_digest
@@ -85,6 +86,7 @@ def write_checkpoint(run: Run) -> None:
         processor_seconds=run.processor_seconds(),
         peak_memory_bytes=run.peak_memory_bytes(),
         rates=list(run.throughput.rates),
+        device=device_name(run.forward.device),
         devices=run.world.size,
         sharded=run.world.sharded,
         sequences=run.dataset.sequences,

@@ -210,7 +210,8 @@ def begin(run: Run, checkpoint: Checkpoint | None) -> None:
     run.earlier_seconds, run.earlier_processor_seconds = header.wall_seconds, header.processor_seconds
     run.earlier_peak_bytes = header.peak_memory_bytes
     # speeds on other devices don't count
-    alike = (header.devices, header.sharded) == (run.world.size, run.world.sharded)
+    here = (device_name(run.forward.device), run.world.size, run.world.sharded)
+    alike = (header.device, header.devices, header.sharded) == here
     run.throughput = Throughput(header.rates if alike else None)
     run.say(f"going on from step {run.progress.step}")
     if run.progress.compiled:

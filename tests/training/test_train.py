@@ -164,6 +164,15 @@ def test_a_finished_run_without_its_result_gives_it_again(settings, go, plain_co
     assert again.tokens_per_second == first.tokens_per_second
 
 
+def test_speeds_on_another_device_do_not_count(settings, go, plain_copy, change_header, monkeypatch):
+    _, folder = plain_copy
+    (folder.path / "result.json").unlink()
+    change_header(folder, rates=[1e12] * 99)
+    monkeypatch.setattr(set_up, "device_name", lambda device: "another")
+    again, _ = go(settings())
+    assert again.status == "done" and again.tokens_per_second is None
+
+
 def test_a_run_that_goes_on_from_its_first_checkpoint_has_no_peak_of_the_preparation(settings, go, monkeypatch):
     find_kernels, take_step = set_up.find_kernels, train_module.take_step
 
