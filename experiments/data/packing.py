@@ -11,7 +11,7 @@ import struct
 from array import array
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -126,16 +126,14 @@ def _pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, repor
     with contextlib.ExitStack() as stack:
         spools = {split: stack.enter_context(_Spool(folder / split, dtype)) for split in SPLITS}
         (folder / "unigram").write_bytes(_tokenize(spools, corpus, tokenizer, report).tobytes())
-        repeated = {split: spool.in_common(spools["train"]) for split, spool in spools.items() if split != "train"}
+        # all splits before the first is packed, because that takes time
+        for split in (split for split, spool in spools.items() if not spool.sequences(length)):
+            _refuse(split, spools, corpus, length, report)
         for number, (split, spool) in enumerate(spools.items()):
-            with (folder / split).open("wb") as file:
-                sequences = _write(file, spool, keys(DOCUMENTS, 0, number), length, tokenizer.cls_id, report)
-            if sequences:
-                facts[split] = {"sequences": sequences, **spool.facts()}
-                facts[split] |= {REPEATED: count} if (count := repeated.get(split)) else {}
-            else:
-                (folder / split).unlink()
-                _refuse(split, spools, corpus, length, report)
+            if sequences := spool.sequences(length):
+                _write(folder / split, spool, keys(DOCUMENTS, 0, number), length, tokenizer.cls_id, report)
+                repeated = 0 if split == "train" else spool.in_common(spools["train"])
+                facts[split] = {"sequences": sequences, **spool.facts(), **({REPEATED: repeated} if repeated else {})}
     return {"dtype": dtype.str, "splits": facts}
 
 
@@ -194,6 +192,10 @@ class _Spool:
         self.token_count += len(ids)
         self.text_bytes += len(content)
 
+    def sequences(self, length: int) -> int:
+        """The number of sequences of this length that the documents make."""
+        return self.end // self.dtype.itemsize // (length - 1)
+
     def in_common(self, other: _Spool) -> int:
         """The number of documents that the other split has too."""
         return int(np.isin(self._digests, other._digests).sum())
@@ -220,22 +222,18 @@ class _Spool:
             path.unlink()
 
 
-def _write(
-    file: BinaryIO, spool: _Spool, round_keys: np.ndarray, length: int, cls_id: int, report: ReportProgress
-) -> int:
-    """Write a split's sequences, rows of N tokens; returns their number."""
-    sequences = 0
+def _write(path: Path, spool: _Spool, round_keys: np.ndarray, length: int, cls_id: int, report: ReportProgress) -> None:
+    """Write a split's sequences, rows of N tokens."""
     rest = np.empty(0, dtype=spool.dtype)
-    for done, block in _shuffled(spool, round_keys):
-        stream = np.concatenate([rest, np.frombuffer(block, dtype=spool.dtype)])
-        whole = len(stream) // (length - 1)
-        rows = np.full((whole, length), cls_id, dtype=spool.dtype)
-        rows[:, 1:] = stream[: whole * (length - 1)].reshape(whole, length - 1)
-        file.write(rows.tobytes())
-        rest = stream[whole * (length - 1) :]
-        sequences += whole
-        report(f"packing {spool.split}", done, spool.documents)
-    return sequences
+    with path.open("wb") as file:
+        for done, block in _shuffled(spool, round_keys):
+            stream = np.concatenate([rest, np.frombuffer(block, dtype=spool.dtype)])
+            whole = len(stream) // (length - 1)
+            rows = np.full((whole, length), cls_id, dtype=spool.dtype)
+            rows[:, 1:] = stream[: whole * (length - 1)].reshape(whole, length - 1)
+            file.write(rows.tobytes())
+            rest = stream[whole * (length - 1) :]
+            report(f"packing {spool.split}", done, spool.documents)
 
 
 def _shuffled(spool: _Spool, round_keys: np.ndarray) -> Iterator[tuple[int, bytes]]:

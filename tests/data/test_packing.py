@@ -269,9 +269,11 @@ def test_texts_that_are_too_short_are_refused_in_numbers(
         with pytest.raises(DataError, match=r"^(?!.*data\.documents)"):
             prepare(in_rows, byte_bpe, LENGTH, tmp_path / "cache", silent)
     (tmp_path / "validation.txt").write_text("a few words")
+    said: list[str] = []
     with pytest.raises(DataError, match=r"validation split has .* needs 15: use a longer text or a smaller length"):
         given = text_data(train=str(short), validation=str(tmp_path / "validation.txt"))
-        prepare(given, byte_bpe, LENGTH, tmp_path / "cache", silent)
+        prepare(given, byte_bpe, LENGTH, tmp_path / "cache", lambda stage, *_: said.append(stage))
+    assert "tokenizing" in said and not any(stage.startswith("packing") for stage in said)
     short.write_text(" \n")
     for split in ("validation", "test"):
         with pytest.raises(DataError, match="the training split has no text; give a longer text"):
