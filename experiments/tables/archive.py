@@ -86,7 +86,8 @@ def restored(path: Path) -> Report:
         request,
         given=columns,
         measured=columns,
-        by_seed=_lines(content["by_seed"]),
+        # numbers of earlier versions have no machines
+        by_seed=[cell | {"machine": cell.get("machine")} for cell in _lines(content["by_seed"])],
         stuck=content["stuck"],
         step_seconds={
             row: {int(turn): each for turn, each in of.items()} for row, of in content["step_seconds"].items()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from experiments.failures.wording import joined, plural
@@ -19,6 +20,7 @@ from experiments.tables.seed_plan import CheckedPlan
 from experiments.tables.seeds import seeds_text, spans
 from experiments.tables.sources.source import CellOutcome
 from experiments.tables.step_times import NOT_MEASURED, StepTimes
+from experiments.tables.which_cells import Place, with_cells
 
 # when the evidence may be looked at
 EVIDENCE_TEXTS = {
@@ -30,6 +32,7 @@ EVIDENCE_TEXTS = {
 PUBLISHED, SET_UP, SEEDS, PLAN = "published", f"set-up (at --budget {PAPER})", "seeds", "plan"
 STEP_TIMES, EXAMPLES = "step times", "examples of "  # the latter before the name of a fine-tuning
 OF_RESULTS = ("steps", "tokens", "precision", "kernel", "torch.compile", "text", "machine", "date", "code")
+UNLIKE = "unlike machines or with unlike numbers of threads"
 CellOutcomes = Mapping[tuple[str, int], CellOutcome]  # by row and seed
 # parts of a result in which the cells of a table must not differ, besides those of `unlike`
 SHARED_CONDITIONS = {
@@ -52,6 +55,11 @@ class Conditions(NamedTuple):
 def facts_of_cells(request: Request, outcomes: CellOutcomes, conditions: Conditions) -> Iterator[tuple[str, str]]:
     """Names and values of the conditions that do not follow from the table's definition: seeds, text, machine, code."""
     results = [outcome.result for outcome in outcomes.values()]
+    configurations = request.configurations
+    placed = {
+        Place(configurations[key].scheme, configurations[key].row, seed): outcome.result
+        for (key, seed), outcome in outcomes.items()
+    }
     if conditions.published:
         yield PUBLISHED, conditions.published.source
     if conditions.paper_differences:
@@ -59,7 +67,7 @@ def facts_of_cells(request: Request, outcomes: CellOutcomes, conditions: Conditi
     yield from ((EXAMPLES + name, "; ".join(_examples(name, results))) for name in request.budget.finetune)
     yield SEEDS, spans({seed for _, seed in outcomes})
     yield from ((PLAN, each.says) for each in conditions.other_plans)
-    yield from _of_results(results)
+    yield from _of_results(placed)
     if seconds := conditions.step_times.seconds:
         rounds = max(map(len, seconds.values()))
         yield STEP_TIMES, f"medians of {rounds} interleaved rounds on {conditions.step_times.device}"
@@ -149,13 +157,20 @@ def notes_of_cells(request: Request, outcomes: CellOutcomes, step_times: StepTim
     for place, condition in SHARED_CONDITIONS.items():
         if len(distinct(outcome.result[place] for outcome in outcomes.values())) > 1:
             yield f"The cells differ in their {condition}, so their measurements are not comparable."
-    machines: dict[int, set[str]] = {}
-    for (_, seed), outcome in outcomes.items():
-        machines.setdefault(seed, set()).update(filter(None, [outcome.result["device"]]))
-    if mixed := [seed for seed, names in machines.items() if len(names) > 1]:
-        yield f"Rows of {seeds_text(mixed)} were trained on different machines, whose rounding differs."
     for line in unlike([outcome.result | {"run": f"{row}-s{seed}"} for (row, seed), outcome in outcomes.items()]):
         yield f"{line}."
+
+
+def notes_of_machines(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Sentences on the machines of cells, which have a line each, if these are not all alike."""
+    machines: dict[int, set[str]] = {}
+    for cell in cells:
+        machines.setdefault(cell["seed"], set()).update(filter(None, [cell["machine"]]))
+    if mixed := [seed for seed, names in machines.items() if len(names) > 1]:
+        yield f"Rows of {seeds_text(mixed)} ran on {UNLIKE}, which round differently."
+    alike = {Place("", "", seed): name for seed, names in machines.items() if len(names) == 1 for name in names}
+    if len(parts := with_cells(alike)) > 1:
+        yield f"Pairs of different seeds ran on {UNLIKE}: {'; '.join(parts)}."
 
 
 def untuned_families(request: Request) -> Iterator[str]:
@@ -182,28 +197,38 @@ def _learning_rates(request: Request) -> Iterator[tuple[str, str]]:
         yield f"learning rate of {family}", f"{chosen}; {tuning.where}" + (f" ({tried})" if tried else "")
 
 
-def _of_results(results: Sequence[Fields]) -> Iterator[tuple[str, str]]:
+def _of_results(results: Mapping[Place, Fields]) -> Iterator[tuple[str, str]]:
     """The conditions that the results record, named as in OF_RESULTS."""
-    for title, place in (("steps", "steps"), ("tokens", "tokens"), ("precision", "precision"), ("kernel", "backend")):
-        if values := distinct(value_at(result, place) for result in results):
-            yield title, ", ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in values)
-    if any(result["compiled"] for result in results):
+
+    def said(value: Callable[[Fields], Any]) -> str:
+        return "; ".join(with_cells({place: value(result) for place, result in results.items()}))
+
+    for title, key in (("steps", "steps"), ("tokens", "tokens"), ("precision", "precision"), ("kernel", "backend")):
+        if values := said(itemgetter(key)):
+            yield title, values
+    if any(result["compiled"] for result in results.values()):
         yield "torch.compile", "of layers"
-    if texts := distinct(_corpus(result["corpus"]) for result in results):
-        yield "text", "; ".join(texts)
-    if machines := distinct(result["device"] for result in results):
-        yield "machine", "; ".join(machines if len(machines) == 1 else _with_seeds(machines, results))
-    if dates := sorted(distinct(str(value_at(result, "environment.started") or "")[:10] for result in results)):
+    if texts := said(lambda result: _corpus(result["corpus"])):
+        yield "text", texts
+    if machines := said(itemgetter("device")):
+        yield "machine", machines
+    started = (str(value_at(result, "environment.started") or "")[:10] for result in results.values())
+    if dates := sorted(distinct(started)):
         yield "date", dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    if code := distinct(_code(result) for result in results):
-        yield "code", ", ".join(sorted(code))
+    if code := ", ".join(_codes(results)):
+        yield "code", code
 
 
-def _with_seeds(machines: Sequence[str], results: Sequence[Fields]) -> Iterator[str]:
-    """Each machine with the seeds of its results."""
-    for machine in machines:
-        of_machine = (result for result in results if result["device"] == machine)
-        yield f"{machine} ({seeds_text(value_at(result, 'config.seed') for result in of_machine)})"
+def _codes(results: Mapping[Place, Fields]) -> Iterator[str]:
+    """Each module of attention with the digest of its code, or with those of its cells."""
+    modules: dict[str, dict[Place, str | None]] = {}
+    for place, result in results.items():
+        if digest := result["code_digest"]:
+            variant = value_at(result, "config.variant")
+            module = str(variant.get("module", variant["name"])) if variant else ""
+            modules.setdefault(module, {})[place] = f"{module} {digest[:8]}".strip()
+    for _, digests in sorted(modules.items()):
+        yield from with_cells(digests)
 
 
 def _examples(name: str, results: Sequence[Fields]) -> list[str]:
@@ -222,11 +247,3 @@ def _corpus(identity: dict[str, Any] | None) -> str | None:
         digests = digests.get("train", [""])
     first = digests if isinstance(digests, str) else digests[0]
     return " ".join([*names, *([f"SHA-256 {first[:8]}"] if first else [])])
-
-
-def _code(result: Fields) -> str | None:
-    """Name of the attention's module, and the digest of its code."""
-    digest, variant = result["code_digest"], value_at(result, "config.variant")
-    if not digest:
-        return None
-    return " ".join(filter(None, [variant and str(variant.get("module", variant["name"])), str(digest)[:8]]))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from experiments.record.dotted import value_at
+from experiments.record.result import Fields
 from experiments.statistics.comparison import MarkKind
 from experiments.statistics.evidence import Anytime, Evidence, Interval, interval, standard_error
 from experiments.statistics.plateau import mean_late_gain
@@ -23,6 +24,7 @@ from experiments.tables.conditions import (
     facts_of_cells,
     notes_of_cells,
     notes_of_definition,
+    notes_of_machines,
 )
 from experiments.tables.definition.published import Published, PublishedNumber
 from experiments.tables.definition.request import Request, RowUnderScheme, configuration_key
@@ -65,7 +67,7 @@ class Report:
     @property
     def notes(self) -> list[str]:
         """Sentences on everything that a reader would not expect."""
-        return [*notes_of_definition(self.request), *self.notes_of_cells]
+        return [*notes_of_definition(self.request), *notes_of_machines(self.by_seed), *self.notes_of_cells]
 
     @property
     def score(self) -> str:
@@ -125,6 +127,13 @@ class Report:
     def step_ratio_interval(self, row: str, other: str) -> Interval | None:
         """The anytime-valid 95% interval of the logarithm of this ratio; None if it is infinite."""
         return interval(Anytime(), [math.log(ratio) for ratio in self.step_ratios(row, other)])
+
+    @cached_property
+    def machines(self) -> dict[tuple[str, str, int], str]:
+        """The machines of the cells, with their numbers of threads, by row, scheme and seed, as far as it is known."""
+        return {
+            (cell["row"], cell["positions"], cell["seed"]): cell["machine"] for cell in self.by_seed if cell["machine"]
+        }
 
     @cached_property
     def _cells(self) -> dict[str, list[Line]]:
@@ -297,7 +306,16 @@ def _by_seed(request: Request, outcomes: CellOutcomes, scores: Mapping[str, dict
             request.budget.score_name: scores.get(key, {}).get(seed),
             **{name: outcome.result[name] for name in ("unigram_loss", "late_gain")},
             "state": outcome.state,
+            "machine": _machines(outcome.result),
         }  # fmt: skip
+
+
+def _machines(result: Fields) -> str | None:
+    """The machines on which a cell was trained and fine-tuned, with the number of threads on a CPU."""
+    parts = [result, *(result.get("finetune") or {}).values()]
+    starts = [start for part in parts for start in value_at(part, "environment.earlier") or ()]
+    devices = (*(value_at(start, "torch.device") for start in starts), *(part["device"] for part in parts))
+    return ", then ".join(distinct(devices)) or None
 
 
 def _printed(rows: Mapping[str, TableRow], published: Published | None) -> dict[str, dict[str, PublishedNumber]]:

@@ -12,6 +12,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from experiments.failures.failure import Mistake
+from experiments.files.durable import read_sealed, write_sealed
 from experiments.statistics.evidence import Anytime, Planned, Waiting
 from experiments.tables.archive import archive, restored
 from experiments.tables.rendering.figure import save_figure
@@ -81,6 +82,18 @@ def test_all_files_of_a_table_come_back_from_its_numbers(tmp_path, evidence):
     assert [path.name for path in again] == [path.name for path in written]
     for one, other in zip(written, again, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.name
+
+
+@pytest.mark.usefixtures("heads_table")
+def test_numbers_without_the_machines_of_cells_come_back_without_them(tmp_path):
+    path = tmp_path / "numbers.json"
+    archive(made(), path)
+    content = read_sealed(path)
+    write_sealed(path, content | {"by_seed": [dict([*cell.items()][:-1]) for cell in content["by_seed"]]})
+    found = restored(path)
+    assert {cell["machine"] for cell in made().by_seed} == {"a machine, 2 threads"}
+    assert {cell["machine"] for cell in found.by_seed} == {None} and not found.machines
+    assert render(found, "markdown") == render(made(), "markdown")
 
 
 def _there_and_back(report: Report, path: Path) -> Report:

@@ -8,8 +8,10 @@ from experiments.failures.wording import joined
 from experiments.measure.cores import BUSY
 from experiments.tables.conditions import Conditions, untuned_families
 from experiments.tables.definition.request import Request, load
+from experiments.tables.rendering.sentences import comparison_line
+from experiments.tables.report import Report
 from experiments.tables.sources.source import CellOutcome
-from tests.tables.known import LOSSES, STEP_TIMES, Known, done, made, report_of
+from tests.tables.known import LOSSES, STEP_TIMES, Known, done, made, report_of, table_under
 
 pytestmark = pytest.mark.usefixtures("heads_table")
 WARMUP, HEADS = load("xiong2020/warmup"), load("shazeer2020/heads")
@@ -62,11 +64,55 @@ def test_the_rate_of_a_papers_own_settings_is_not_tuned_for_others():
 
 
 def test_machines_stand_with_their_seeds():
-    def on(machine: str, seed: int) -> CellOutcome:
-        return done(4.0, device=machine, config={"variant": {"name": "multi_head"}, "seed": seed})
+    there = {
+        (row, seed): done(4.0, device="a GPU" if seed < 4 else "a CPU, 1 thread") for row in LOSSES for seed in range(6)
+    }
+    found = made(there)
+    said = "a GPU (seeds 0-3); a CPU, 1 thread (seeds 4-5)"
+    assert dict(found.facts)["machine"] == said
+    assert f"Pairs of different seeds ran on unlike machines or with unlike numbers of threads: {said}." in found.notes
+    assert not any("Pairs of different" in note for note in made().notes)
 
-    found = made({(row, seed): on("a GPU" if seed < 4 else "a CPU", seed) for row in LOSSES for seed in range(6)})
-    assert dict(found.facts)["machine"] == "a GPU (seeds 0-3); a CPU (seeds 4-5)"
+
+def test_conditions_of_which_there_are_several_stand_with_their_cells():
+    table = table_under("learned", "rotary")
+
+    def said(**changes) -> dict[str, str]:
+        there = {
+            (f"{row}@{scheme}", seed): done(4.0, **{name: of(scheme, row, seed) for name, of in changes.items()})
+            for scheme in ("learned", "rotary")
+            for row in LOSSES
+            for seed in range(6)
+        }
+        return dict(made(there, table=table).facts)
+
+    facts = said(
+        tokens=lambda scheme, row, seed: 1000 + seed // 3,
+        code_digest=lambda scheme, row, seed: f"{scheme}-digest",
+        backend=lambda scheme, row, seed: "blocked" if row == "h32" else "compiled",
+    )
+    assert facts["tokens"] == "1,000 (seeds 0-2); 1,001 (seeds 3-5)"
+    assert facts["code"] == "multi_head learned- (learned), multi_head rotary-d (rotary)"
+    assert facts["kernel"] == "compiled (rows h8 and h16); blocked (row h32)" and facts["steps"] == "1,200"
+    facts = said(
+        precision=lambda scheme, row, seed: "bf16" if scheme == "rotary" and seed == 5 else "fp32",
+        backend=lambda scheme, row, seed: "blocked" if (scheme, row) == ("rotary", "h8") else "sdpa",
+    )
+    assert facts["precision"].endswith("bf16 (rotary, seed 5)")
+    assert facts["kernel"] == "sdpa (learned; rotary, rows h16 and h32); blocked (rotary, row h8)"
+
+
+def test_digests_of_several_modules_stand_with_the_rows_that_differ_in_them():
+    def with_module(row: str) -> dict[str, object]:
+        return {"variant": {"name": "talking_heads" if row == "h32" else "multi_head"}}
+
+    there = {
+        (row, seed): done(4.0, config=with_module(row), code_digest=f"{row} digest")
+        for row in LOSSES
+        for seed in range(6)
+    }
+    code = "multi_head h8 diges (row h8), multi_head h16 dige (row h16), talking_heads h32 dige"
+    assert dict(made(there).facts)["code"] == code
 
 
 def test_a_wait_for_cores_that_makes_a_machine_busy_is_said():
@@ -83,9 +129,30 @@ def test_two_machines_are_said():
         return [note for note in made(there).notes if "machines" in note]
 
     mixed, note = notes("h8")
-    assert mixed == "Rows of seed 0 were trained on different machines, whose rounding differs."
+    unlike = "unlike machines or with unlike numbers of threads"
+    assert mixed == f"Rows of seed 0 ran on {unlike}, which round differently."
     assert "h8-s0 (another)" in note and note.endswith("speeds and peak memories are not comparable.")
-    assert len(notes(*LOSSES)) == 1, "where all rows of a seed have the other machine, their differences are of one"
+    pairs, _ = notes(*LOSSES)
+    assert pairs.startswith("Pairs of different seeds"), "their differences are of one machine each"
+    said = comparison_lines(made({("h8", 0): done(4.0, device="another")}))
+    assert [line.endswith(f"; with seed 0, its rows ran on {unlike}") for line in said] == [True, False]
+
+
+def comparison_lines(found: Report) -> list[str]:
+    comparisons = found.verdicts[0].findings[""].comparisons
+    return [comparison_line(comparison, found, "", "seed") for comparison in comparisons]
+
+
+def test_a_cell_that_was_continued_or_fine_tuned_elsewhere_has_all_its_machines():
+    def machine(**more) -> str | None:
+        found = made({("h8", 0): done(4.0, **more)})
+        return next(cell["machine"] for cell in found.by_seed if (cell["row"], cell["seed"]) == ("h8", 0))
+
+    last = "a machine, 2 threads"
+    assert machine() == last and machine(device=None) is None
+    earlier = [{"torch": {"device": name}} for name in ("a GPU", last)]
+    assert machine(environment={"earlier": earlier}) == f"a GPU, then {last}"
+    assert machine(finetune={"squad": done(4.0, device="a GPU").result}) == f"{last}, then a GPU"
 
 
 def test_cells_that_read_other_tokens_are_said():

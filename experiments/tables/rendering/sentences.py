@@ -10,10 +10,12 @@ from typing import NamedTuple
 from experiments.display.numbers import difference_text
 from experiments.failures.wording import joined, plural
 from experiments.statistics.comparison import Compared, Exact
+from experiments.tables.conditions import UNLIKE
 from experiments.tables.definition.published import MARKS
 from experiments.tables.partial import SIGN
 from experiments.tables.rendering.needs import needs
 from experiments.tables.report import Report
+from experiments.tables.seeds import seeds_text
 from experiments.tables.verdict import TIME_MARGIN, UNDECIDED, Verdict
 
 # in the order of the headline
@@ -108,7 +110,7 @@ def details(verdict: Verdict, report: Report) -> list[Detail]:
 
 def comparison_line(comparison: Compared, report: Report, scheme: str, unit: str) -> str:
     """A comparison with its mean, interval, number of seeds (or `unit`) and outcome, and of scores any advantage of the
-    better side.
+    better side, and the seeds whose rows ran on unlike machines.
 
     scheme: the scheme of positions of the compared rows.
     """
@@ -118,7 +120,7 @@ def comparison_line(comparison: Compared, report: Report, scheme: str, unit: str
         return f"{comparison.sentence}: {comparison.mean:g}, {comparison.word()}"
     beside = [f"the mean is less than the margin of {comparison.margin:g}"] if is_small(comparison) else []
     if unit == "seed":
-        beside += _advantages(comparison, report, scheme)
+        beside += [*_advantages(comparison, report, scheme), *_unlike_machines(comparison, report, scheme)]
     return "; ".join([f"{_numbers(comparison, unit)}: {comparison.word()}", *beside])
 
 
@@ -208,6 +210,16 @@ def _advantages(comparison: Compared, report: Report, scheme: str) -> Iterator[s
     if bounds and bounds[0] > TIME_MARGIN:
         ratio = median(report.step_ratios(better, worse))
         yield f"a step of {better} takes {ratio:.2f} times the time of one of {worse}"
+
+
+def _unlike_machines(comparison: Compared, report: Report, scheme: str) -> Iterator[str]:
+    """The seeds whose rows do not come from machines of one kind with one number of threads, as far as it is known."""
+    machines = {
+        seed: {report.machines.get((row, scheme, seed)) for row in comparison.rows} - {None}
+        for seed in comparison.differences
+    }
+    if unlike := [seed for seed, names in machines.items() if len(names) > 1]:
+        yield f"with {seeds_text(unlike)}, its rows ran on {UNLIKE}"
 
 
 def more_parameters(comparison: Compared, report: Report, scheme: str) -> float | None:

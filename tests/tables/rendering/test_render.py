@@ -107,3 +107,4 @@ def test_every_format_is_written_at_once(tmp_path):
     assert "![More heads of less width](me2026_heads.svg)" in (tmp_path / "results" / "me2026_heads.md").read_text()
     by_seed = [*csv.DictReader((tmp_path / "results" / "me2026_heads_seeds.csv").open())]
     assert [float(row["validation_loss"]) for row in by_seed if row["row"] == "h16"] == [*LOSSES["h16"]]
+    assert {row["machine"] for row in by_seed} == {"a machine, 2 threads"}
