@@ -28,10 +28,9 @@ from experiments.model.layers.build_attention import build_attention  # noqa: E4
 from experiments.model.without_values import without_values  # noqa: E402
 from experiments.settings.conf_files import CONF  # noqa: E402
 from experiments.settings.variant import module_of  # noqa: E402
-from experiments.tables.archive import restored  # noqa: E402
 from experiments.tables.definition.folder import names as table_names  # noqa: E402
 from experiments.tables.definition.request import load  # noqa: E402
-from experiments.tables.rendering.index import pairs  # noqa: E402
+from experiments.tables.rendering.index import decisions_of, pairs  # noqa: E402
 
 SIZES = {"the default": "hidden_size=192 heads=6 length=64", "24 heads": "hidden_size=192 heads=24 length=64"}
 LEGEND = {"multiplies": "multiplies", "parameters": "parameters; the line is multi-head attention"}
@@ -75,7 +74,9 @@ positions. None of these costs is a time: a variant with few multiplications can
 
 A section ends with the verdicts on the claims that compare a row of the variant, with their
 [budget](tables.md) and number of seeds, or of rounds if times are compared. [How a claim is decided](verdicts.md)
-explains the verdicts. If there is no verdict yet, the section names the tables that would give one.
+explains the verdicts. If several pages decide a claim, the verdict is that of the page which counts in
+[the list of results](results/README.md), and the others are named after it. If there is no verdict yet, the section
+names the tables that would give one.
 `python scripts/write_variants.py` writes this page.
 """
 
@@ -126,16 +127,16 @@ def own_keys(name: str) -> list[str]:
 def verdicts(results: Path) -> dict[str, list[str]]:
     """The verdicts on the claims that compare a row of a variant, by variant."""
     found: dict[str, list[str]] = {}
-    for path in sorted(results.glob("*.json"), key=lambda path: path.stem):
-        report = restored(path)
-        budget = report.request.budget_name
-        variants = variants_of(report.request.name, budget)
-        for verdict in report.verdicts:
-            link = f"[{verdict.key}](results/{path.stem}.md)"
-            line = f"{link} {verdict.claim.says}: **{verdict.word}** ({budget}, {pairs(verdict)})"
-            rows = {row for part in verdict.claim.parsed() for row in part.rows}
-            for name in sorted({variants[row] for row in rows if row in variants}):
-                found.setdefault(name, []).append(line)
+    for counts, *others in decisions_of(results):
+        request, verdict = counts.report.request, counts.verdict
+        budget = request.budget_name
+        link = f"[{verdict.key} of {request.name}](results/{counts.stem}.md)"
+        line = f"{link} {verdict.claim.says}: **{verdict.word}** ({budget}, {pairs(verdict)})"
+        line = "; ".join([line, *(each.as_another("results/") for each in others)])
+        variants = variants_of(request.name, budget)
+        rows = {row for part in verdict.claim.parsed() for row in part.rows}
+        for name in sorted({variants[row] for row in rows if row in variants}):
+            found.setdefault(name, []).append(line)
     return found
 
 

@@ -42,6 +42,11 @@ class Decision(NamedTuple):
         differ = len(set(words.values())) > 1
         return f" ({', '.join(f'{scheme}: {word}' for scheme, word in words.items())})" if differ else ""
 
+    def as_another(self, folder: str = "") -> str:
+        """It in a line on the decision that counts in its place. folder: that of its page, as seen from the line's."""
+        page = f"[another page]({folder}{self.stem}.md)"
+        return f"{page}: {self.verdict.word}{self.by_scheme}, {pairs(self.verdict)}"
+
 
 def write_index(folder: Path) -> Path:
     """Write the list anew from the numbers beside the folder's pages, and name the pages whose numbers cannot be
@@ -49,8 +54,7 @@ def write_index(folder: Path) -> Path:
     """
     verdicts = _page(folder, "verdicts.md", "How a claim is decided")
     tables = _page(folder, "tables.md", "the papers' tables")
-    reports, decisions, unreadable = _read(folder)
-    claims = _by_claim(decisions)
+    reports, claims, unreadable = _read(folder)
     how = (
         f"`attn table NAME --out FOLDER` writes this page. {verdicts} explains the verdicts, and {tables} the budgets. "
         "A size is a difference between rows, the left side minus the right side of a comparison. If several "
@@ -80,6 +84,13 @@ def write_index(folder: Path) -> Path:
     return path
 
 
+def decisions_of(folder: Path) -> list[list[Decision]]:
+    """The decisions of a folder's pages on each claim, of which the first counts, without pages whose numbers cannot be
+    read.
+    """
+    return _read(folder)[1]
+
+
 def pairs(verdict: Verdict) -> str:
     """The number of seeds or rounds that each comparison of a claim has, or the fewest and the most."""
     comparisons = [each for finding in verdict.findings.values() for each in finding.comparisons]
@@ -88,9 +99,13 @@ def pairs(verdict: Verdict) -> str:
     return f"{most if fewest == most else f'{fewest} to {most}'} {plural(verdict.claim.paired_by, most)}"
 
 
-def _read(folder: Path) -> tuple[dict[str, Report], list[Decision], list[str]]:
-    """The reports of the folder's pages with their decisions, and lines on pages whose numbers cannot be read."""
-    reports, decisions, unreadable = {}, [], []
+def _read(folder: Path) -> tuple[dict[str, Report], list[list[Decision]], list[str]]:
+    """The reports of the folder's pages, their decisions on each claim, and lines on pages whose numbers cannot be
+    read.
+    """
+    reports: dict[str, Report] = {}
+    decisions: list[Decision] = []
+    unreadable: list[str] = []
     for path in sorted(folder.glob("*.json"), key=lambda path: path.stem):
         if path.with_suffix(".md").exists():
             try:
@@ -99,7 +114,7 @@ def _read(folder: Path) -> tuple[dict[str, Report], list[Decision], list[str]]:
                 reports[path.stem] = report
             except Mistake as error:
                 unreadable.append(f"* [{path.stem}]({path.stem}.md): {error}")
-    return reports, decisions, unreadable
+    return reports, _by_claim(decisions), unreadable
 
 
 def _by_claim(decisions: Sequence[Decision]) -> list[list[Decision]]:
@@ -202,7 +217,7 @@ def _ratio(logarithm: float) -> str:
 def _rows(folder: Path, reports: Mapping[str, Report], claims: Sequence[Sequence[Decision]]) -> Iterator[Row]:
     """A row for each claim that is no check of the code, and for each page without claims."""
     yield from (_row(folder, of_claim) for of_claim in claims if _origin(of_claim) != CHECK)
-    columns = ("claim", "what is claimed", "claimed by", "verdict", "size", "pairs", "budget", "figure")
+    columns = ("table", "claim", "what is claimed", "claimed by", "verdict", "size", "pairs", "budget", "figure")
     for stem, report in reports.items():
         if not report.verdicts:
             shown = {"what is claimed": f"[{stem}]({stem}.md)", "verdict": "no claim", "figure": _figure(folder, stem)}
@@ -214,12 +229,12 @@ def _row(folder: Path, decisions: Sequence[Decision]) -> Row:
     first, *others = decisions
     request, claim = first.report.request, first.verdict.claim
     paper = request.table.paper.partition(",")[0]
-    also = (f"[another page]({of.stem}.md): {of.verdict.word}{of.by_scheme}, {pairs(of.verdict)}" for of in others)
     return {
+        "table": request.name,
         "claim": first.verdict.key,
         "what is claimed": f"[{claim.says}]({first.stem}.md)",
         **({} if claim.origin == CHECK else {"claimed by": paper if claim.origin == FROM_PAPER else claim.origin}),
-        "verdict": "; ".join([f"**{first.verdict.word}**{first.by_scheme}", *also]),
+        "verdict": "; ".join([f"**{first.verdict.word}**{first.by_scheme}", *(of.as_another() for of in others)]),
         "size": _size(first.verdict, first.report),
         "pairs": pairs(first.verdict),
         "budget": request.budget_name,

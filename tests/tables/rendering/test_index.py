@@ -87,7 +87,7 @@ def test_the_list_of_results_says_how_many_parameters_more_the_better_sides_have
     }
     page(made(changes, table=table), tmp_path)
     index = write_index(tmp_path).read_text()
-    one, two, three = (cells(line)[4] for line in index.splitlines() if line.startswith("| t") or "| one |" in line)
+    one, two, three = (cells(line)[5] for line in index.splitlines() if line.startswith(f"| {NAME} |"))
     assert one.endswith("]; the better side has 1.50 times the parameters")
     assert two.endswith("; the better side has up to 2.00 times the parameters") and three.endswith("]")
 
@@ -122,6 +122,7 @@ def test_the_list_of_results_says_how_many_claims_hold_and_by_how_much(tmp_path,
     rows = [cells(line) for line in claims.splitlines() if "Somebody 2026 |" in line]
     interval = "[{:+.3g}, {:+.3g}]".format(*found.verdicts[0].findings[""].comparisons[0].interval)
     assert rows[0] == [
+        NAME,
         "one",
         "[The more heads the worse](me2026_heads.md)",
         "Somebody 2026",
@@ -131,7 +132,7 @@ def test_the_list_of_results_says_how_many_claims_hold_and_by_how_much(tmp_path,
         "nano",
         "[figure](me2026_heads.svg)",
     ]
-    assert [row[4:6] for row in rows[1:]] == [
+    assert [row[5:7] for row in rows[1:]] == [
         ["validation_loss +0.25 [+0.25, +0.25]", "6 seeds"],
         ["step time x2.00 to x3.00", "12 rounds"],
         ["", "0 seeds"],
