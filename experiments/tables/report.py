@@ -125,8 +125,11 @@ class Report:
         return _ratios(seconds.get(row, {}), seconds.get(other, {}))
 
     def step_ratio_interval(self, row: str, other: str) -> Interval | None:
-        """The anytime-valid 95% interval of the logarithm of this ratio; None if it is infinite."""
-        return interval(Anytime(), [math.log(ratio) for ratio in self.step_ratios(row, other)])
+        """The anytime-valid 95% interval of the mean logarithm of this ratio; None if it is infinite, and for ratios
+        without any spread, which were not measured as such.
+        """
+        ratios = self.step_ratios(row, other)
+        return interval(Anytime(), [math.log(ratio) for ratio in ratios]) if len({*ratios}) > 1 else None
 
     @cached_property
     def machines(self) -> dict[tuple[str, str, int], str]:

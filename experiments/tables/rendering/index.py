@@ -19,13 +19,12 @@ from experiments.tables.archive import restored
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import BUDGETS
-from experiments.tables.rendering.sentences import WORDS, clause, is_small, more_parameters
+from experiments.tables.rendering.sentences import CHECK, WORDS, clause, is_small, more_parameters
 from experiments.tables.report import Report
 from experiments.tables.verdict import Verdict
 
 INDEX = "README.md"
-# origins of claims: the table's paper; none, because it tests the code
-FROM_PAPER, CHECK = "paper", "check"
+FROM_PAPER = "paper"  # the origin of a claim that the table's paper makes
 
 
 class Decision(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -27,10 +27,11 @@ WORDS = {
     "not resolved": "{} {are} not resolved",
     "not tested": "{} {are} not tested",
 }
+CHECK = "check"  # the origin of a claim that tests the code and is no evidence
 ORIGINS = {
     "secondary sources": "claimed by secondary sources",
     "this project": "a question of this project",
-    "check": "a check of the code: it is true by proof or by construction",
+    CHECK: "a check of the code: it is true by proof or by construction",
 }
 SINGULAR = {"hold": "holds", "are": "is", "make": "makes", "depend": "depends"}
 LEAST_PARAMETERS = 0.01  # of the log of their ratio, from which on it is said
@@ -38,13 +39,22 @@ PLURAL = {verb: verb for verb in SINGULAR}
 
 
 def headline(report: Report) -> str:
-    """How many claims have which verdict, and their names if the verdicts differ; empty for a table without claims."""
-    by_word = {word: [verdict.key for verdict in report.verdicts if verdict.word == word] for word in WORDS}
+    """How many claims have which verdict, and their names if the verdicts differ, and then how many checks of the code;
+    empty for a table without claims.
+    """
+    checks = [verdict for verdict in report.verdicts if verdict.claim.origin == CHECK]
+    claims = [verdict for verdict in report.verdicts if verdict.claim.origin != CHECK]
+    counted = (_counted(claims, "claim"), _counted(checks, "check", " of the code"))
+    return " ".join(filter(None, counted))
+
+
+def _counted(verdicts: Sequence[Verdict], noun: str, of: str = "") -> str:
+    by_word = {word: [verdict.key for verdict in verdicts if verdict.word == word] for word in WORDS}
     named = [(word, keys) for word, keys in by_word.items() if keys]
     if len(named) > 1:
         clauses = [f"{clause(word, str(len(keys)), len(keys))} ({joined(keys)})" for word, keys in named]
-        return f"Of {len(report.verdicts)} claims, {joined(clauses)}."
-    return "".join(f"{clause(word, f'{len(keys)} ' + plural('claim', len(keys)), len(keys))}." for word, keys in named)
+        return f"Of {len(verdicts)} {noun}s{of}, {joined(clauses)}."
+    return "".join(f"{clause(word, f'{len(keys)} {plural(noun, len(keys))}{of}', len(keys))}." for word, keys in named)
 
 
 def clause(word: str, claims: str, count: int) -> str:
@@ -53,10 +63,13 @@ def clause(word: str, claims: str, count: int) -> str:
 
 
 def shown_or_claimed(report: Report) -> str:
-    """The paper's claim of the table, or its question; what the table shows, if it has no claims."""
-    table = report.request.table
+    """The paper's claim of the table, or its question, and which of its claims the user chose; what the table shows, if
+    it has no claims.
+    """
+    request, table = report.request, report.request.table
     claimed = "Asked" if table.shows.startswith(("whether ", "how ")) else "Claimed"
-    return f"{claimed if table.claims else 'Shown'}: {table.shows}."
+    said = f"{claimed if table.claims else 'Shown'}: {table.shows}."
+    return f"{said} This page decides {joined([*request.claims])} alone." if request.chosen_claims else said
 
 
 def missing(report: Report) -> str:
@@ -146,7 +159,7 @@ def legend(report: Report) -> list[str]:
     if any(line["step_time"] for line in report.lines):
         lines.append(
             f"step: the time of a training step by the table's own bench, the median over its rounds, and the median "
-            f"of the rounds' ratios to {baseline} with its 95% interval."
+            f"of the rounds' ratios to {baseline}, with the 95% interval of their geometric mean."
         )
     return lines
 
@@ -171,8 +184,10 @@ def closing_sentence(report: Report) -> str:
     if others := report.others:
         tried += f", and {others} on the table's other claims {'counts' if others == 1 else 'count'} too"
     schemes = " under every scheme of positions" if any(report.request.schemes) else ""
+    timed = any(verdict.claim.of == "step_time" for verdict in report.verdicts)
+    of_times = " Of step times, it is the difference of logarithms, paired by round." if timed else ""
     return (
-        f"{' '.join(meaning_of_differences(report))} A claim holds if all "
+        f"{' '.join(meaning_of_differences(report))}{of_times} A claim holds if all "
         f"of its comparisons hold{schemes}. Holm's correction keeps the chance of any wrong verdict below 5% "
         f"({tried}). The words beside single comparisons are without this correction: each is at 95% by itself."
     )

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from experiments.tables.definition.request import load
 from experiments.tables.rendering.render import claim_rows, render
-from experiments.tables.rendering.sentences import closing_sentence, comparison_line, details, headline
+from experiments.tables.rendering.sentences import (
+    closing_sentence,
+    comparison_line,
+    details,
+    headline,
+    shown_or_claimed,
+)
 from experiments.tables.step_times import NOT_MEASURED
 from tests.fixtures.tables import NAME
 from tests.tables.known import LOSSES, STEP_TIMES, done, made, table_under
@@ -17,8 +24,13 @@ pytestmark = pytest.mark.usefixtures("heads_table")
 
 
 def test_the_headline_counts_the_verdicts_and_names_the_claims_if_they_differ():
-    def said(**words: str) -> str:
-        return headline(SimpleNamespace(verdicts=[SimpleNamespace(key=key, word=word) for key, word in words.items()]))
+    def verdict(key: str, word: str, origin: str) -> SimpleNamespace:
+        return SimpleNamespace(key=key, word=word, claim=SimpleNamespace(origin=origin))
+
+    def said(checks: dict[str, str] | None = None, **words: str) -> str:
+        verdicts = [verdict(key, word, "paper") for key, word in words.items()]
+        verdicts += [verdict(key, word, "check") for key, word in (checks or {}).items()]
+        return headline(SimpleNamespace(verdicts=verdicts))
 
     assert (
         said(C1="holds", C2="not resolved", C3="holds", C4="reversed", C5="not resolved")
@@ -27,6 +39,29 @@ def test_the_headline_counts_the_verdicts_and_names_the_claims_if_they_differ():
     assert said(C1="holds") == "1 claim holds."
     assert said(C1="not tested", C2="not tested") == "2 claims are not tested."
     assert said() == ""
+    assert said({"X2": "holds"}, C1="not tested") == "1 claim is not tested. 1 check of the code holds."
+    assert said({"X2": "holds", "X3": "holds"}) == "2 checks of the code hold."
+    assert said({"X2": "holds", "X3": "reversed"}) == "Of 2 checks of the code, 1 holds (X2) and 1 is reversed (X3)."
+
+
+def test_a_page_of_chosen_claims_says_that_it_decides_no_other():
+    found = made()
+    assert shown_or_claimed(found) == "Claimed: the more heads the worse."
+    chosen = replace(found, request=replace(found.request, chosen_claims=["C4"]))
+    assert shown_or_claimed(chosen) == "Claimed: the more heads the worse. This page decides C4 alone."
+
+
+def test_a_difference_of_step_times_is_paired_by_round():
+    table = load(NAME)
+    time = table.claims["C4"].model_copy(update={"of": "step_time"})
+    both = table.model_copy(update={"claims": table.claims | {"time": time}})
+    said = "Of step times, it is the difference of logarithms, paired by round. A claim holds if"
+    assert said in closing_sentence(made(table=both)) and "round" not in closing_sentence(made())
+
+
+def test_ratios_of_step_times_without_spread_have_no_interval():
+    steady = made(step_times=STEP_TIMES._replace(seconds={"h8": dict.fromkeys(range(12), 0.1)}))
+    assert steady.step_ratios("h8", "h8") == [1.0] * 12 and steady.step_ratio_interval("h8", "h8") is None
 
 
 def test_what_a_better_loss_costs_is_said_under_every_scheme_though_one_is_timed():
