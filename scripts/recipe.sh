@@ -18,12 +18,13 @@ attn train -m variant=multi_head heads=6,24 learning_rate=3e-3,6e-3 seed=100 run
 attn train -m optimizer=adamw precision=fp32 model.rotary_base=10000 variant=talking_heads heads=24 variant.start=random,identity seed=0,1,2 runs=runs/recipe/start
 
 # one choice of the recipe changed at a time, with half of the steps
-change() { attn train -m optimizer=adamw precision=fp32 model.rotary_base=10000 variant=multi_head heads=6 max_steps=400 seed=0,1 runs=runs/recipe/changes "$@"; }
-change
-change model.head_transform=true
+change() { attn train -m optimizer=adamw precision=fp32 variant=multi_head heads=6 max_steps=400 seed=0,1 runs=runs/recipe/changes "$@"; }
+rotary=model.rotary_base=10000
+change $rotary
+change $rotary model.head_transform=true
 change model.position=learned
-change learning_rate=1.5e-3,5e-3
-change norm=post
+change $rotary learning_rate=1.5e-3,5e-3
+change $rotary norm=post
 
 attn compare --runs runs/recipe/default --sort loss
 attn compare --runs runs/recipe/rate --sort loss

@@ -35,6 +35,35 @@ def check_read(modes: Modes, given: Given, mode: str | None = None) -> str:
     return mode
 
 
+class Idle(NamedTuple):
+    """A setting that nothing reads, because of the value of another."""
+
+    key: str
+    reason: str  # the other with its value, `model.position=rotary`
+    reader: str  # the other with a value that reads the setting, `model.position=sinusoidal`
+
+    def within(self, group: str) -> Idle:
+        """The same with the name of the group before each key."""
+        return Idle(*(f"{group}.{each}" for each in self))
+
+
+def check_none_idle(words: Iterable[str], idle: Iterable[Iterable[Idle]]) -> None:
+    """Raises Mistake for words about settings that no cell reads.
+
+    idle: the settings that a cell does not read, for each cell. Where a setting is idle for several reasons, each of
+    them has to be absent from some cell: the cells of a search are not every combination of its values.
+    """
+    typed = {word.partition("=")[0]: word for word in words}
+    by_cell = [{(each.key, each.reader): each.reason for each in cell if each.key in typed} for cell in idle]
+    never = [each for each in (by_cell or [{}])[0] if all(each in reasons for reasons in by_cell)]
+    lines = []
+    for key, reader in never:
+        reasons = joined([*dict.fromkeys(reasons[key, reader] for reasons in by_cell)])
+        lines.append(f"{typed[key]}: nothing reads it with {reasons}; it is read with {reader}")
+    if lines:
+        raise Mistake("\n".join(lines))
+
+
 class Unread(NamedTuple):
     """A setting that is not read."""
 

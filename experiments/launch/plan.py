@@ -21,6 +21,7 @@ from experiments.config.messages import hydra_errors_as_mistakes
 from experiments.config.primary import Primary
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
+from experiments.failures.unread import check_none_idle
 from experiments.failures.wording import did_you_mean
 from experiments.files.digest import digest
 from experiments.launch.check_cells import check_cell, refuse
@@ -111,6 +112,7 @@ def plan(command: CommandLine) -> Plan:
             with open_dict(composed):
                 del composed["hydra"]
             settings = resolve(composed)
+            check_none_idle(overrides, [settings.idle()])
             check_cell(settings, runs_here=True)
             return SingleRun([settings])
     hydra = hydra_settings(parsed, primary)
@@ -125,21 +127,21 @@ def plan(command: CommandLine) -> Plan:
     overridden = {override.key_or_group for override in parsed}
     of_overlay = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items() if key not in overridden]
     if sweeper == SEARCH:
-        search, space = _search(hydra.sweeper, launcher), space_of([*of_overlay, *overrides])
-        cells = _checked(_ends(space, primary), launcher)
+        search, space = _search(hydra.sweeper, launcher, overrides), space_of([*of_overlay, *overrides])
+        cells = _checked(_ends(space, primary), launcher, overrides)
         _check_scores(search.objectives, cells)
         return OptunaSearch(cells, command, choice, search, space)
     combinations = grid([*of_overlay, *overrides], primary)
     if launcher == RAY:
         cluster = _ray_cluster(hydra.launcher)
-        return RaySweep(_checked(combinations, launcher), command.sweep, choice, cluster)
-    cells = _checked(combinations, launcher)
+        return RaySweep(_checked(combinations, launcher, overrides), command.sweep, choice, cluster)
+    cells = _checked(combinations, launcher, overrides)
     if launcher == "basic":
         return LocalSweep(cells, command.sweep)
     return HydraSweep(cells, command, choice, cells[0].runs)
 
 
-def _search(node: DictConfig, launcher: str) -> Search:
+def _search(node: DictConfig, launcher: str, overrides: list[str]) -> Search:
     """The search that Hydra's sweeper node requests. Raises Mistake."""
     check_installed("optuna", f"hydra/sweeper={SEARCH}", "optuna")
     if launcher != "basic":
@@ -149,6 +151,7 @@ def _search(node: DictConfig, launcher: str) -> Search:
         )
     search = _validated(Search, node, "sweeper")
     _check_objectives(search.objectives)
+    check_none_idle(overrides, [(each.within("hydra.sweeper") for each in search.idle())])
     return search
 
 
@@ -195,8 +198,8 @@ def _ends(space: Space, primary: Primary) -> Iterator[Combination]:
             yield Combination(label, mistake)
 
 
-def _checked(grid: Iterable[Combination], launcher: str) -> list[Settings]:
-    """The settings of the cells, each once. Raises Mistake that names each wrong one."""
+def _checked(grid: Iterable[Combination], launcher: str, overrides: list[str]) -> list[Settings]:
+    """The settings of the cells, each once. Raises Mistake that names each wrong one, or overrides that none reads."""
     cells: list[Settings] = []
     wrong: list[str] = []
     for label, outcome in grid:
@@ -208,6 +211,7 @@ def _checked(grid: Iterable[Combination], launcher: str) -> list[Settings]:
         except Mistake as mistake:
             wrong.append(f"{label}: {mistake}" if label else str(mistake))
     refuse(wrong, len(wrong) + len(cells))
+    check_none_idle(overrides, (cell.idle() for cell in cells))
     return list({repr(cell.model_dump()): cell for cell in reversed(cells)}.values())[::-1]
 
 

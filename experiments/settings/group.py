@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from experiments.failures.failure import Mistake
+from experiments.failures.unread import Idle
 from experiments.failures.wording import did_you_mean
 
 LARGEST_SIZE = 2**20
@@ -41,6 +43,10 @@ class Group(BaseModel):
     """Immutable, strictly typed, and closed: a key nobody reads is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    def idle(self) -> Iterator[Idle]:
+        """Yield the settings that nothing reads because of the value of another; keys are those of this group."""
+        yield from ()
 
 
 def known_checkpoint(word: object, setting: str) -> WhichCheckpoint:

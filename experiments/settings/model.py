@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from experiments.failures.unread import Idle
 from experiments.settings.group import LARGEST_SIZE, Depth, Fraction, Group, Positive, Size
 from experiments.settings.norm import NORM_KINDS
 from experiments.settings.position import POSITION_KINDS
@@ -59,6 +61,17 @@ class Model(Group):
     # standard deviation of the starting values; null: 1 for embeddings, 1 / sqrt(inputs) for linear maps,
     # 1 / sqrt(inputs key_size) for queries of unscaled logits
     initial_std: Positive | None
+
+    def idle(self) -> Iterator[Idle]:
+        """Those of local layers if there are none; and sinusoids that learned positions do not start from."""
+        if self.local_window is None:
+            for key in ("global_every", "local_rotary_base"):
+                yield Idle(key, "local_window=null", "local_window=TOKENS")
+        elif self.global_every == 1:
+            for key in ("local_window", "local_rotary_base"):
+                yield Idle(key, "global_every=1", "global_every=2 or more")
+        if self.position == "learned" and self.position_start == "normal":
+            yield Idle("sinusoidal_base", "position_start=normal", "position_start=sinusoidal")
 
     @model_validator(mode="after")
     def _buckets(self) -> Model:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from attention.kernels import kernel_modules
+from experiments.failures.unread import Idle
 from experiments.failures.wording import as_yaml
 from experiments.settings.data import DataSettings
 from experiments.settings.devices import largest_part
@@ -16,9 +18,11 @@ from experiments.settings.logger import Logger
 from experiments.settings.model import Model, Norm
 from experiments.settings.objective import ObjectiveSettings
 from experiments.settings.optimizer import Optimizer
+from experiments.settings.position import POSITION_KINDS
 from experiments.settings.schedule import Schedule
 from experiments.settings.tokenizer import TokenizerSettings
 from experiments.settings.trainer import Precision, Trainer
+from experiments.settings.variant import keys_read_by, mixes_heads, module_of
 
 OBJECTIVE_KINDS = kinds("experiments.objectives.kinds", ObjectiveSettings)
 
@@ -31,6 +35,11 @@ else:
     Objective = Annotated[one_of(OBJECTIVE_KINDS), Field(discriminator="kind")]
     Data = Annotated[one_of(kinds("experiments.data.kinds", DataSettings)), Field(discriminator="kind")]
 
+# the kinds of positions with which a setting is read
+READ_WITH_POSITIONS = {
+    key: [name for name, kind in POSITION_KINDS.items() if key in kind.reads]
+    for key in dict.fromkeys(key for kind in POSITION_KINDS.values() for key in kind.reads)
+}
 # keys of a group that one of another name decides
 DECIDED = {"memory_size": "hidden_size", "softmax_heads": "heads"}
 
@@ -90,6 +99,21 @@ class Settings(Group):
         """The keys of the limits that are known in steps before the run; tokens are not where batches vary."""
         has_tokens = self.objective.tokens_read(self.length) is not None
         return ["max_steps", "trainer.max_tokens"] if has_tokens else ["max_steps"]
+
+    def idle(self) -> Iterator[Idle]:
+        """Those of each group, and those that the kind of positions or the variant does not read."""
+        for name, group in self:
+            if isinstance(group, Group):
+                yield from (each.within(name) for each in group.idle())
+        position, variant = self.model.position, self.variant["name"]
+        for key, readers in READ_WITH_POSITIONS.items():
+            if position not in readers:
+                yield Idle(key, f"model.position={position}", f"model.position={' or '.join(readers)}")
+        for key in ("key_size", "value_size"):
+            if key not in self.variant and key not in keys_read_by(variant):
+                yield Idle(key, f"variant={variant}", "variant=multi_head")
+        if not mixes_heads(module_of(self.variant)):
+            yield Idle("optimizer.head_mixing_rate_factor", f"variant={variant}", "variant=talking_heads")
 
     def why_not_over(self, devices: int) -> str | None:
         """The reason, in a sentence, why the run cannot be divided among this many devices; None if it can."""

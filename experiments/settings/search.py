@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 from pydantic import model_validator
 
+from experiments.failures.unread import Idle
 from experiments.settings.group import Count, Group, Number, Seed, Text
 
 Direction = Literal["minimize", "maximize"]
@@ -41,6 +43,16 @@ class Search(Group):
 
     def _tells_early(self) -> bool:
         return not self.maximize and set(self.minimize) in PRUNED_BY
+
+    def idle(self) -> Iterator[Idle]:
+        """Those of a sampler that learns, and of a pruner, if the search has none."""
+        if self.sampler == "random":
+            yield Idle("random_trials", "sampler=random", "sampler=tpe")
+        if not self.prunes:
+            list_ = "maximize" if self.maximize else "minimize"
+            of_objectives = f"{list_}=[{','.join(getattr(self, list_))}]", "minimize=[validation_loss]"
+            why = ("pruner=none", "pruner=auto") if self.pruner == "none" else of_objectives
+            yield from (Idle(key, *why) for key in ("prune_after_trials", "prune_after_step"))
 
     @model_validator(mode="after")
     def _check(self) -> Search:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
+from experiments.failures.unread import Idle
 from experiments.settings.devices import Device, Devices
 from experiments.settings.group import Count, Fraction, Group, Number, Positive, Size, Threads
 
@@ -32,3 +34,8 @@ class Trainer(Group):
     # after a loss or gradient that is not finite: end, skip the step, or first go back to the newest checkpoint
     guard: Literal["stop", "skip", "reload"]
     guard_limit: Count  # number of skips or reloads before the run stops
+
+    def idle(self) -> Iterator[Idle]:
+        """The limit of a guard that continues nothing."""
+        if self.guard == "stop":
+            yield Idle("guard_limit", "guard=stop", "guard=skip or reload")

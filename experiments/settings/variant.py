@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, Union
 
@@ -17,7 +18,7 @@ from pydantic import FiniteFloat, create_model
 from attention import files, mechanisms
 from experiments.failures.failure import Mistake
 from experiments.files.project import ROOT
-from experiments.settings.conf_files import yaml_files
+from experiments.settings.conf_files import read_conf, yaml_files
 from experiments.settings.group import Fraction, Group, NonNegative, Size
 from experiments.settings.model import Model
 
@@ -39,6 +40,24 @@ def keys_around_attention() -> set[str]:
     """The settings of the model to which the YAML of no variant refers, so that no attention layer depends on them."""
     sources = "".join(path.read_text(encoding="utf-8") for path in yaml_files("variant/*.yaml"))
     return {f"model.{key}" for key in Model.model_fields}.difference(re.findall(r"\$\{(model\.\w+)\}", sources))
+
+
+@functools.cache
+def keys_read_by(variant: str) -> frozenset[str]:
+    """The settings outside of groups to which the YAML of a variant refers, itself or in a file that it begins with."""
+    read: set[str] = set()
+    for path in yaml_files(f"variant/{variant}.yaml"):
+        read.update(re.findall(r"\$\{(\w+)\}", path.read_text(encoding="utf-8")))
+        begins = (str(each).partition("@")[0] for each in read_conf(path).get("defaults", ()))
+        read.update(*(keys_read_by(each) for each in begins if each != "_self_"))
+    return frozenset(read)
+
+
+@functools.cache
+def mixes_heads(module: str) -> bool:
+    """Whether the class in `attention/MODULE.py`, or one that it derives from, names parameters that mix heads."""
+    classes = (node for node, _ in _with_bases(*_attention_class(module)))
+    return any(getattr(member, "name", "") == "head_mixing_parameters" for node in classes for member in node.body)
 
 
 @functools.cache
@@ -77,13 +96,19 @@ def _parsed(path: Path) -> ast.Module:
 
 def _constructor(node: ast.ClassDef, path: Path) -> ast.FunctionDef:
     """`__init__` of the class, or of the `other_module.Attention` that it inherits it from."""
-    for member in node.body:
-        if isinstance(member, ast.FunctionDef) and member.name == "__init__":
-            return member
+    for each, _ in _with_bases(node, path):
+        for member in each.body:
+            if isinstance(member, ast.FunctionDef) and member.name == "__init__":
+                return member
+    raise Mistake(f"{_shown_path(path)}: class Attention has no __init__ to read its settings from")
+
+
+def _with_bases(node: ast.ClassDef, path: Path) -> Iterator[tuple[ast.ClassDef, Path]]:
+    """Yield a class and every `other_module.Attention` that it derives from, each with its file."""
+    yield node, path
     for base in node.bases:
         if isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name) and base.attr == node.name:
-            return _constructor(*_attention_class(base.value.id))
-    raise Mistake(f"{_shown_path(path)}: class Attention has no __init__ to read its settings from")
+            yield from _with_bases(*_attention_class(base.value.id))
 
 
 def _meaning(argument: ast.arg, path: Path) -> Any:

@@ -88,6 +88,93 @@ def test_a_device_that_is_missing_is_refused_before_a_run_begins_here(word, said
     assert plan(CommandLine(words, [])).cells
 
 
+LEARNED = "model.position=learned"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["model.sinusoidal_base=9"],
+            "model.position=rotary; it is read with model.position=learned or sinusoidal",
+        ),
+        (["model.sinusoidal_base=9", LEARNED], "model.position_start=normal; it is read with model.position_start=sin"),
+        (
+            ["model.rotary_base=9", "model.position=alibi"],
+            "model.position=alibi; it is read with model.position=rotary",
+        ),
+        (["model.relative_buckets=8"], "it is read with model.position=relative"),
+        (["model.relative_distance=256"], "it is read with model.position=relative"),
+        (["model.position_start=sinusoidal"], "it is read with model.position=learned"),
+        (["model.global_every=2"], "with model.local_window=null; it is read with model.local_window=TOKENS"),
+        (["model.local_rotary_base=9"], "with model.local_window=null; it is read with model.local_window=TOKENS"),
+        (["model.local_window=9", "model.global_every=1"], "it is read with model.global_every=2 or more"),
+        (["trainer.guard_limit=9"], "with trainer.guard=stop; it is read with trainer.guard=skip or reload"),
+        (["optimizer.position_rate_factor=9"], "it is read with model.position=learned or relative"),
+        (["optimizer.head_mixing_rate_factor=9"], "with variant=multi_head; it is read with variant=talking_heads"),
+        (["key_size=9", "variant=general_bilinear"], "with variant=general_bilinear; it is read with variant=multi_he"),
+    ],
+)
+def test_a_word_that_nothing_reads_is_refused_with_what_would_read_it(words, said):
+    for flags in ([], ["-m"]):
+        with pytest.raises(Mistake) as caught:
+            plan(CommandLine([*words, "cache=elsewhere"], flags))
+        assert str(caught.value).startswith(f"{words[0]}: nothing reads it with ") and said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["model.sinusoidal_base=9", "model.position=rotary,sinusoidal"],
+        ["model.sinusoidal_base=9", LEARNED, "model.position_start=normal,sinusoidal"],
+        ["model.local_rotary_base=9", "model.local_window=9", "model.global_every=1,2"],
+        ["optimizer.head_mixing_rate_factor=9", "variant=multi_head,multi_token"],
+        ["value_size=9", "variant=general_bilinear,talking_heads"],
+        ["trainer.guard_limit=9", "trainer.guard=stop,skip"],
+        # of files, which pin what only some of their users read
+        ["model=t5_nano", "model.position=rotary"],
+    ],
+)
+def test_a_word_that_one_cell_of_a_sweep_reads_and_one_of_a_file_are_taken(words):
+    assert plan(CommandLine(words, ["-m"])).cells
+    if any("," in word for word in words):
+        # the other reason may be that of all cells
+        of_first = [word.partition(",")[0] for word in words]
+        with pytest.raises(Mistake, match="nothing reads it"):
+            plan(CommandLine([*of_first, "seed=0,1"], ["-m"]))
+
+
+def test_a_search_reads_a_word_though_none_of_its_ends_does():
+    pytest.importorskip("optuna")
+    words = ["hydra/sweeper=optuna_search", "model.local_rotary_base=interval(9,99)", "model.local_window=null,9"]
+    assert plan(CommandLine([*words, "model.position=learned,rotary"], ["-m"])).cells
+    said = "model.local_rotary_base=interval(9,99): nothing reads it with model.position=learned; it is read with"
+    with pytest.raises(Mistake, match=re.escape(said)):
+        plan(CommandLine([*words, "model.position=learned"], ["-m"]))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["random_trials=9", "sampler=random"],
+            "hydra.sweeper.sampler=random; it is read with hydra.sweeper.sampler=",
+        ),
+        (["prune_after_step=9", "pruner=none"], "hydra.sweeper.pruner=none; it is read with hydra.sweeper.pruner=auto"),
+        (
+            ["prune_after_trials=9", "minimize=[parameters]"],
+            "hydra.sweeper.minimize=[parameters]; it is read with ",
+        ),
+    ],
+)
+def test_a_word_about_a_search_that_nothing_reads_is_refused(words, said):
+    pytest.importorskip("optuna")
+    with pytest.raises(Mistake) as caught:
+        of_search = [f"hydra.sweeper.{word}" for word in words]
+        plan(CommandLine(["hydra/sweeper=optuna_search", "seed=0,1", *of_search], ["-m"]))
+    assert str(caught.value).startswith(f"hydra.sweeper.{words[0]}: nothing reads it with {said}")
+
+
 def test_all_wrong_cells_are_named_and_none_is_kept():
     with pytest.raises(Mistake) as caught:
         plan(CommandLine(["heads=6,1000", "hidden_size=64,abc"], ["-m"]))
