@@ -175,6 +175,9 @@ def sentence(
     sources: the expressions from which values come. of_alternatives: the other errors of a value that may be of one of
     several kinds, and is of none.
     """
+    if error["type"] == "union_tag_invalid":
+        # pydantic means the whole group
+        path, error = (*path, "kind"), error | {"input": error["input"]["kind"]}
     key = ".".join(map(str, path))
     if error["type"] == "missing":
         return f"{key} is missing"
@@ -221,18 +224,17 @@ def _alternatives(error: Any) -> list[str]:
 
 
 def _choices(error: Any) -> list[str]:
-    """The words that a literal allows."""
-    return [word.strip("'") for word in re.split(r", | or ", error["ctx"]["expected"])]
+    """The words that a literal, or the kind of a group, allows."""
+    context = error["ctx"]
+    return [word.strip("'") for word in re.split(r", | or ", context.get("expected") or context["expected_tags"])]
 
 
 def _allowed(error: Any) -> str:
     context = error.get("ctx", {})
     match error["type"]:
-        case "literal_error":
+        case "literal_error" | "union_tag_invalid":
             choices = _choices(error)
             return f"one of {', '.join(choices)}" + did_you_mean(str(error["input"]), choices)
-        case "union_tag_invalid":
-            return f"of one of the kinds {context['expected_tags']}"
         case "greater_than_equal":
             return f"at least {_plain(context['ge'])}"
         case "greater_than":
@@ -253,7 +255,7 @@ def _allowed(error: Any) -> str:
             return "a text that is not empty"
         case "string_unicode":
             return "a text in UTF-8"
-        case "dict_type":
+        case "dict_type" | "model_type" | "model_attributes_type":
             return "a mapping, KEY: VALUE"
         case "list_type":
             return "a list, such as [a,b]"

@@ -17,6 +17,7 @@ from pydantic import FiniteFloat, create_model
 
 from attention import files, mechanisms
 from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 from experiments.files.project import ROOT
 from experiments.settings.conf_files import read_conf, yaml_files
 from experiments.settings.group import Fraction, Group, NonNegative, Size
@@ -84,7 +85,9 @@ def _attention_class(module: str) -> tuple[ast.ClassDef, Path]:
         for node in _parsed(path).body:
             if isinstance(node, ast.ClassDef) and node.name == "Attention":
                 return node, path
-    raise Mistake(f"there is no class Attention in attention/{module}.py; there are: {', '.join(mechanisms())}")
+    known = mechanisms()
+    meant = did_you_mean(module, known)
+    raise Mistake(f"there is no class Attention in attention/{module}.py{meant}; there are: {', '.join(known)}")
 
 
 def _parsed(path: Path) -> ast.Module:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 
 from attention import mechanisms
 from experiments.config import composer as module
-from experiments.config.check import from_tree, sentences
+from experiments.config.check import errors_of, from_tree, sentences
 from experiments.config.compose import compose, compose_raw
 from experiments.config.composer import Composer
 from experiments.config.groups import groups, options
@@ -289,6 +290,11 @@ def test_no_configuration_can_import_anything(path):
         (["objective=translation"], ["objective.kind = 'translation'", "data=pairs"]),
         (["runs=${seed}"], ["runs = 0: must be a text; it is ${seed}"]),
         (["variant.scaled=${norm}"], ["variant.scaled = 'pre': must be true or false; it is ${norm}"]),
+        (["tokenizer.kind=wordpeice"], ["tokenizer.kind = 'wordpeice'", "wordpiece, file (did you mean wordpiece?)"]),
+        (["data.kind=txt"], ["data.kind = 'txt'", "parquet, python_docs, text (did you mean text?)"]),
+        (["objective.kind=[mask]"], ["objective.kind = ['mask']: must be one of causal, masked"]),
+        (["optimizer.kind=null"], ["optimizer.kind = null: must be one of adamw, adafactor, muon, lamb"]),
+        (["schedule.kind=${norm}"], ["schedule.kind = 'pre': must be one of linear, cosine", "it is ${norm}"]),
         (["data=wmt14"], ["data.kind = 'hub_pairs'", "objective=translation"]),
     ],
 )
@@ -311,6 +317,29 @@ def test_a_list_of_a_wrong_length_and_an_empty_text_are_told_what_is_allowed(wro
     with pytest.raises(ValidationError) as caught:
         Classification.model_validate(task | wrong)
     assert sentences(caught.value, Classification, "task") == [said]
+
+
+@pytest.mark.parametrize(
+    ("group", "value", "said"),
+    [
+        (
+            "task",
+            {"kind": "spam"},
+            "task.kind = 'spam': must be one of span, classification, regression (did you mean span?)",
+        ),
+        ("data", {}, "data.kind is missing"),
+        ("data", 3, "data = 3: must be a mapping, KEY: VALUE"),
+        ("model", [3], "model = [3]: must be a mapping, KEY: VALUE"),
+    ],
+)
+def test_a_wrong_group_of_a_file_is_named_with_its_kinds(group, value, said):
+    assert said in errors_of(compose([]).model_dump() | {group: value}, FinetuningSettings)
+
+
+def test_a_variant_of_a_class_that_there_is_not_is_told_the_nearest():
+    said = "there is no class Attention in attention/taking_heads.py (did you mean talking_heads?); there are: additive"
+    with pytest.raises(Mistake, match=re.escape(said)):
+        from_tree(compose([]).model_dump() | {"variant": {"name": "mine", "module": "taking_heads"}})
 
 
 def test_one_wrong_value_is_one_message():
