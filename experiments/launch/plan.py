@@ -36,7 +36,7 @@ from experiments.launch.hydra_settings import (
     without_details,
     written,
 )
-from experiments.record.result_numbers import FIELDS, not_one_number
+from experiments.record.result_numbers import FIELDS, OF_SOME_RUNS, not_one_number
 from experiments.search.space import Space, space_of
 from experiments.settings.group import Group
 from experiments.settings.ray_cluster import RayCluster
@@ -129,7 +129,7 @@ def plan(command: CommandLine) -> Plan:
     if sweeper == SEARCH:
         search, space = _search(hydra.sweeper, launcher, overrides), space_of([*of_overlay, *overrides])
         cells = _checked(_ends(space, primary), launcher, overrides)
-        _check_scores(search.objectives, cells)
+        _check_measured(search.objectives, cells)
         return OptunaSearch(cells, command, choice, search, space)
     combinations = grid([*of_overlay, *overrides], primary)
     if launcher == RAY:
@@ -162,14 +162,13 @@ def _check_objectives(names: Iterable[str]) -> None:
             raise Mistake(f"hydra.sweeper: {wrong}")
 
 
-def _check_scores(names: Iterable[str], cells: Iterable[Settings]) -> None:
-    """Raises Mistake for an objective that is the score of a task, and that a trial does not have."""
+def _check_measured(names: Iterable[str], cells: Iterable[Settings]) -> None:
+    """Raises Mistake for an objective that a trial never has, such as a score without a task."""
     for name, cell in itertools.product(names, cells):
-        scores = [f"scores.{each}" for each in cell.score_names]
-        if name.startswith("scores.") and name not in scores:
-            known = scores or [field for field in FIELDS if field != "scores"]
+        if name.partition(".")[0] in OF_SOME_RUNS and name not in cell.measured:
+            known = [*cell.measured, *(field for field in FIELDS if field not in OF_SOME_RUNS)]
             raise Mistake(
-                f"hydra.sweeper: {name}: the trials have no such score" + did_you_mean(name, scores),
+                f"hydra.sweeper: {name}: the trials have no such number" + did_you_mean(name, known),
                 f"there are: {', '.join(known)}",
             )
 

@@ -17,6 +17,11 @@ TYPES = {
 }
 FIELDS = tuple(TYPES)
 BY_PART = tuple(name for name, type_ in TYPES.items() if type_.startswith("dict"))
+# those that some runs never have, whatever their end; their settings say which ones they have
+OF_SOME_RUNS = (
+    "perplexity", "bits_per_byte", "unknown_share", "text_scores", "scored_texts", "order_loss", "order_accuracy",
+    "scores",
+)  # fmt: skip
 PARTS = ("total", "embedding", "attention", "feed_forward", "norm", "output")  # of `parameters`
 
 

@@ -182,9 +182,9 @@ class FinetuningSettings(Settings):
         return self.task
 
     @property
-    def score_names(self) -> list[str]:
-        """Those of the task."""
-        return self.task.score_names
+    def measured(self) -> list[str]:
+        """The scores of the task, which has no perplexity."""
+        return [f"scores.{name}" for name in self.task.score_names]
 
     @property
     def epoch_limit(self) -> float | None:

@@ -47,6 +47,10 @@ class ObjectiveSettings(Group):
     def check(self, length: int) -> None:
         """Raise ValueError, as validators do, for sequences of a length that the objective can't use."""
 
+    def measured(self) -> list[str]:
+        """The numbers of a result that the objective gives and other objectives do not, `text_scores.NAME` by name."""
+        return []
+
     def check_scorer(self, setting: str) -> None:
         """Raise Mistake, naming the `setting` that asks for scores, where the library that computes them is missing."""
 

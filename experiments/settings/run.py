@@ -85,9 +85,11 @@ class Settings(Group):
         return self.data
 
     @property
-    def score_names(self) -> list[str]:
-        """The names of the scores in a result, which only a task has."""
-        return []
+    def measured(self) -> list[str]:
+        """The numbers of a result that not every finished run has: those of a text, and of the objective."""
+        # sentinels, which are predicted too, are no part of the text
+        of_bytes = [] if self.objective.sentinel_count() else ["bits_per_byte"]
+        return ["perplexity", *of_bytes, "unknown_share", *self.objective.measured()]
 
     @property
     def epoch_limit(self) -> float | None:

@@ -216,9 +216,11 @@ def test_mistakes_of_the_run_and_the_data(words, tmp_path, monkeypatch):
 def test_a_search_for_a_score_that_the_task_does_not_have_is_refused_before_anything_is_trained(words):
     pytest.importorskip("optuna")
     search = ["hydra/sweeper=optuna_search", "hydra.sweeper.minimize=[]", "hydra.sweeper.maximize=[scores.acuracy]"]
-    said = r"scores\.acuracy: .* no such score \(did you mean scores\.accuracy\?\)\n  there are: scores\.accuracy$"
+    said = r"scores\.acuracy: .* no such number \(did you mean scores\.accuracy\?\)\n  there are: scores\.accuracy, val"
     with pytest.raises(Mistake, match=said):
         finetune([*words("sst2", "seed=0,1", *search), "-m"])
+    with pytest.raises(Mistake, match="perplexity: the trials have no such number\n  there are: scores"):
+        finetune([*words("sst2", "seed=0,1", search[0], "hydra.sweeper.minimize=[perplexity]"), "-m"])
 
 
 def test_a_mistake_is_a_line_and_code_2(attn, pretrained, tmp_path):

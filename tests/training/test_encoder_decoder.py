@@ -13,6 +13,7 @@ import pytest
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
 from experiments.processes.interruption import Interrupted
+from experiments.record.result_numbers import value_of
 from experiments.training import train as training
 from experiments.training.decoding import texts
 from experiments.training.predicted_memory import predict_peak_bytes
@@ -86,6 +87,7 @@ def test_a_run_cut_in_its_translations_goes_on_with_them(overrides_of, go, monke
     monkeypatch.setattr(training, "take_step", None)
     result, folder = go(settings)
     assert result.status == "done" and result.scored_texts == 6 and sizes == [6, 6, 4, 2]
+    assert None not in [value_of(result, name) for name in settings.measured]
     assert result.perplexity == pytest.approx(math.exp(result.validation_loss))
     assert "out of memory: 4 sequences at once" in (folder.path / "log.txt").read_text()
 

@@ -15,6 +15,7 @@ from experiments.config.groups import options
 from experiments.data.packing import Dataset
 from experiments.model.build import build
 from experiments.objectives.objective import build_objective
+from experiments.record.result_numbers import OF_SOME_RUNS, value_of
 from experiments.settings.conf_files import CONF
 from experiments.settings.run import Objective, Settings
 from experiments.tasks.pretraining import Pretraining
@@ -58,6 +59,7 @@ def test_it_learns_and_its_numbers_agree(of_kind, go, kind):
     assert (result.bits_per_byte is not None) == ("bits_per_byte" in lines[0]) == is_text
     has_order = kind == "masked_sop"
     assert (result.order_loss is not None) == (result.order_accuracy is not None) == has_order
+    assert {name for name in OF_SOME_RUNS if value_of(result, name) is not None} == {*config.measured}
     assert ("order_loss" in lines[0]) == has_order
     if has_order:
         assert lines[-1]["validation_order_loss"] == result.order_loss and 0 <= result.order_accuracy <= 1

@@ -23,6 +23,10 @@ class MaskedSop(Masking):
     pads: ClassVar[bool] = True
     kind: Literal["masked_sop"]
 
+    def measured(self) -> list[str]:
+        """How well the order of the segments is predicted."""
+        return ["order_loss", "order_accuracy"]
+
     def build(self, vocabulary: Vocabulary) -> MaskedSopObjective:
         """The objective for a vocabulary."""
         return MaskedSopObjective(self, vocabulary)

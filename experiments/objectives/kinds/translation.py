@@ -48,6 +48,10 @@ class Translation(ObjectiveKind):
         """Tokens of a row, which holds a sentence of each language."""
         return 2 * length
 
+    def measured(self) -> list[str]:
+        """BLEU, unless nothing is translated."""
+        return [] if self.bleu_pairs == 0 else ["text_scores.bleu", "scored_texts"]
+
     def check_scorer(self, setting: str) -> None:
         """Raise Mistake if sacrebleu is not installed, so that nothing is trained in vain."""
         check_installed("translation", setting, "sacrebleu")
