@@ -16,6 +16,7 @@ from experiments.config.compose import compose
 from experiments.config.recorded import config_here
 from experiments.display.lines import warn
 from experiments.failures.failure import Mistake
+from experiments.failures.unread import check_none_idle
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 from experiments.results.checked import ended_results
@@ -87,7 +88,9 @@ def train(overrides: Sequence[str] = ()) -> Result:
     """
     if isinstance(overrides, str):
         raise Mistake("the overrides are a text, must be a list of them", f"experiments.train([{overrides!r}])")
-    settings = compose(take([*overrides]))
+    words = take([*overrides])
+    settings = compose(words)
+    check_none_idle(words, [settings.idle()])
     execute(settings)
     result = folder_of(settings).result()
     if result is None or result.status == "interrupted":

@@ -85,6 +85,11 @@ def test_one_override_is_a_list_too():
         experiments.train("variant=gated")
 
 
+def test_an_override_that_nothing_reads_is_refused():
+    with pytest.raises(Mistake, match=r"model\.sinusoidal_base=9: nothing reads it with model\.position=rotary"):
+        experiments.train(["model.sinusoidal_base=9"])
+
+
 def test_what_can_not_be_built_is_named():
     with pytest.raises(ValueError, match="name: is 'talkin', must be one of additive, "):
         build("talkin", 24, 4)
