@@ -63,6 +63,8 @@ class NumberRange:
     @property
     def points(self) -> int | None:
         """The number of values; None for any number."""
+        if self.low == self.high:
+            return 1
         if self.step is None and not self.whole:
             return None
         return round((self.high - self.low) / (self.step or 1)) + 1
@@ -126,7 +128,8 @@ def _parameter(override: Override, text: str) -> Choice | NumberRange:
         return _checked(NumberRange(key, values[0], values[-1], None if whole and step == 1 else step, log), text)
     if log:
         raise Mistake(f"{text}: the tag log works only with interval(...) and range(...)")
-    written = tuple(value.text.partition("=")[2] for value in values_of(override))
+    # a value that is listed twice is one point, as in a grid
+    written = tuple(dict.fromkeys(value.text.partition("=")[2] for value in values_of(override)))
     if not written:
         raise Mistake(f"{text}: lists no value")
     return Choice(key, written)

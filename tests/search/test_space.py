@@ -19,6 +19,8 @@ from experiments.search.space import Choice, NumberRange, space_of
         ("heads=range(6,1,-2)", NumberRange("heads", 2, 6, step=2), 3),
         ("learning_rate=range(0.1,0.45,0.1)", NumberRange("learning_rate", 0.1, 0.4, step=0.1), 4),
         ("heads=3,6,12", Choice("heads", ("3", "6", "12")), 3),
+        ("heads=3,6,3", Choice("heads", ("3", "6")), 2),
+        ("learning_rate=interval(0.1,0.1)", NumberRange("learning_rate", 0.1, 0.1), 1),
         ("norm=choice(pre,post)", Choice("norm", ("pre", "post")), 2),
         ("variant=glob(talking_heads)", Choice("variant", ("talking_heads",)), 1),
     ],
