@@ -129,6 +129,7 @@ def check_overrides(overrides: list[str], primary: Primary = PRETRAINING) -> lis
                 f"{text}: only the files of conf/ are read",
                 "plugins=FOLDER and --config-dir FOLDER add files of yours",
             )
+        given.append((key, text))
         if key.startswith(("hydra.", "hydra/")):
             continue
         if override.is_add() or override.is_force_add() or override.is_delete():
@@ -141,7 +142,6 @@ def check_overrides(overrides: list[str], primary: Primary = PRETRAINING) -> lis
             raise Mistake(f"{text!r}: a key cannot contain @", near_key(key.replace("@", ""), primary=primary))
         if key in ("variant.name", "variant.module"):
             raise Mistake(f"{text}: {key} belongs to the file of a variant", "choose the variant: variant=NAME")
-        given.append((key, text))
         if key in primary.groups:
             _check_choice(override)
         elif key in groups():

@@ -286,6 +286,7 @@ JOBLIB = "hydra/launcher=joblib"
         (["hydra/launcher=basic,joblib"], "hydra/launcher=basic,joblib: each of Hydra's own settings has one value"),
         (["hydra/sweeper=basic,optuna_search"], "each of Hydra's own settings has one value"),
         (["hydra.mode=RUN,MULTIRUN"], "each of Hydra's own settings has one value"),
+        (["hydra.sweep.mode=1", "hydra.sweep.mode=2"], "hydra.sweep.mode is given twice: hydra.sweep.mode=1 and"),
         (["hydra/launcher=null"], "each of Hydra's own settings has one value"),
         (["~hydra/launcher"], "each of Hydra's own settings has one value"),
         (["hydra.sweeper.params={seed:'1,2'}"], "list the values in the overrides: seed=1,2"),
