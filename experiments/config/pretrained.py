@@ -108,8 +108,10 @@ def _read(folder: RunFolder) -> dict[str, Any]:
 
 def _check_libraries(task: dict[str, Any]) -> None:
     """Raises Mistake if a library is missing that the score needs at the end."""
-    scores = *task.get("metrics", ()), task.get("scores_of")
-    needed = sorted({LIBRARIES[score] for score in scores if score in LIBRARIES})
+    # not checked yet
+    metrics = task.get("metrics")
+    scores = [*(metrics if isinstance(metrics, list) else ()), task.get("scores_of")]
+    needed = sorted({library for score, library in LIBRARIES.items() if score in scores})
     check_installed("finetune", f"the score of task={task['name']}", *needed)
 
 
