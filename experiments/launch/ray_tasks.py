@@ -123,7 +123,7 @@ def _submit(ray: Any, cell: Settings, cluster: RayCluster) -> Any:
     needs = {
         "num_cpus": cluster.cpus or cell.trainer.threads * devices,
         "num_gpus": float(on_gpu(cell) * devices) if cluster.gpus is None else cluster.gpus,
-        "resources": cluster.resources,
+        "resources": cluster.resources or {},
         "max_retries": cluster.retries,
     }
     task = ray.remote(with_plugins(train_cell)).options(**needs)

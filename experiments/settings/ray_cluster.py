@@ -11,5 +11,5 @@ class RayCluster(Group):
     address: Text | None  # None: this machine alone
     cpus: Size | None  # None: trainer.threads for each of its devices
     gpus: NonNegative | None  # None: one for each device of a cell on GPUs
-    resources: dict[str, Positive]  # by the name that the nodes give them
+    resources: dict[str, Positive] | None  # by the name that the nodes give them; None: no others
     retries: Count  # of a cell whose worker dies

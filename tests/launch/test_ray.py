@@ -152,12 +152,13 @@ def test_a_cell_over_several_devices_asks_ray_for_all_of_them(tiny, monkeypatch,
     ray = SimpleNamespace(remote=lambda work: SimpleNamespace(options=lambda **given: asked.update(given) or task))
     words = ["trainer.devices=2", "trainer.threads=3"]
     cell = compose(instead(words, tiny))
-    ray_tasks._submit(ray, cell, RayCluster(address=None, cpus=None, gpus=None, resources={}, retries=3))
+    ray_tasks._submit(ray, cell, RayCluster(address=None, cpus=None, gpus=None, resources=None, retries=3))
     assert (asked["num_cpus"], asked["num_gpus"]) == needs
 
 
 def test_a_plan_has_the_cluster_and_its_cells(tiny, monkeypatch):
     monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda library: library)
-    planned = plan(CommandLine(["hydra/launcher=ray", "hydra.launcher.gpus=0.5", "seed=0,1", *tiny], ["-m"]))
+    of_ray = ["hydra/launcher=ray", "hydra.launcher.gpus=0.5", "hydra.launcher.resources={a100: 1}"]
+    planned = plan(CommandLine([*of_ray, "seed=0,1", *tiny], ["-m"]))
     assert isinstance(planned, RaySweep) and len(planned.cells) == 2
-    assert planned.cluster.gpus == 0.5 and planned.cluster.retries == 3
+    assert planned.cluster.gpus == 0.5 and planned.cluster.retries == 3 and planned.cluster.resources == {"a100": 1}
