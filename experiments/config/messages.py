@@ -62,6 +62,8 @@ def near_key(key: str, overrides: Iterable[str] = (), primary: Primary = PRETRAI
         return f"did you mean {parent}.{close}?" if parent else f"did you mean {close}?"
     if parent and siblings:
         return f"{parent} has: {', '.join(siblings)}"
+    if parent in known:
+        return f"{parent} is one setting"
     for other in PRIMARIES.values():
         if other != primary and key.split(".")[0] in {*other.known_keys(), *other.groups}:
             return f"it is a setting of `attn {other.command}`"

@@ -254,6 +254,7 @@ def test_no_configuration_can_import_anything(path):
         (["HEADS=2"], ["'HEADS'", "did you mean heads?"]),
         (["variant=MULTI_HEAD"], ["did you mean multi_head?"]),
         (["hidden_size={}"], ["hidden_size = {}: must be a whole number"]),
+        (["heads.x=1"], ["there is no setting 'heads.x'", "heads is one setting"]),
         (["logger.tags.x=1"], ["there is no setting 'logger.tags.x'"]),
         (["logger.tags={a:1}"], ["logger.tags={a:1}: must be a list, such as [a,b]"]),
         (["~heads"], ["do not add or remove", "leave it out, or write heads=VALUE"]),
