@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from hydra.core.override_parser.types import Override
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from experiments.config.compose import compose_raw
@@ -21,6 +22,7 @@ SEARCH = "optuna_search"  # our own sweeper
 RAY = "ray"  # our own launcher
 OURS: dict[str, type[Group]] = {RAY: RayCluster, SEARCH: Search}
 CHOICES = ("hydra/launcher", "hydra/sweeper", "hydra.mode")
+MODES = [mode.name for mode in RunMode]
 OF_SWEEPS = ("hydra/launcher", "hydra/sweeper", "hydra.launcher", "hydra.sweeper")
 # where Hydra starts the jobs: what it reads itself, and with its basic sweeper
 READ_BY_HYDRA = (
@@ -46,11 +48,14 @@ def written(override: Override) -> str:
 
 
 def check_one_value(parsed: Iterable[Override]) -> None:
-    """Raises Mistake for a setting of Hydra's that is given several values or none, or is removed."""
+    """Raises Mistake for a setting of Hydra's with several values or none, one that is removed, and a wrong mode."""
     for override in parsed:
         has_none = override.is_delete() or (override.key_or_group in CHOICES and override.value() is None)
         if override.is_hydra_override() and (has_none or override.is_sweep_override()):
             raise Mistake(f"{written(override)}: each of Hydra's own settings has one value")
+        if override.key_or_group == "hydra.mode" and override.value() not in MODES:
+            meant = did_you_mean(str(override.value()), MODES)
+            raise Mistake(f"{written(override)}: must be one of {', '.join(MODES)}{meant}")
 
 
 def without_details(parsed: Iterable[Override]) -> list[str]:

@@ -287,6 +287,7 @@ JOBLIB = "hydra/launcher=joblib"
         (["hydra/sweeper=basic,optuna_search"], "each of Hydra's own settings has one value"),
         (["hydra.mode=RUN,MULTIRUN"], "each of Hydra's own settings has one value"),
         (["hydra.sweep.mode=1", "hydra.sweep.mode=2"], "hydra.sweep.mode is given twice: hydra.sweep.mode=1 and"),
+        (["hydra.mode=mutlirun"], "hydra.mode=mutlirun: must be one of RUN, MULTIRUN (did you mean MULTIRUN?)"),
         (["hydra/launcher=null"], "each of Hydra's own settings has one value"),
         (["~hydra/launcher"], "each of Hydra's own settings has one value"),
         (["hydra.sweeper.params={seed:'1,2'}"], "list the values in the overrides: seed=1,2"),
