@@ -7,6 +7,23 @@ import torch
 from torch.testing import assert_close
 
 from experiments.model.layers.position import Alibi, RelativeBias, bucket, sinusoids, slopes
+from experiments.settings.position import POSITION_KINDS
+from experiments.settings.run import READ_WITH_POSITIONS
+
+
+@pytest.mark.parametrize("kind", POSITION_KINDS)
+def test_a_kind_of_positions_depends_on_the_settings_that_it_declares_and_on_no_other_of_them(bert_of, tokens, kind):
+    # so that every one of them matters to some kind
+    given = {"position": kind, "position_start": "sinusoidal", "local_window": 2}
+    changed = {
+        "sinusoidal_base": 16.0, "position_start": "normal", "rotary_base": 16.0, "local_rotary_base": 16.0,
+        "relative_buckets": 4, "relative_distance": 64,
+    }  # fmt: skip
+    assert {f"model.{key}" for key in changed} == {*READ_WITH_POSITIONS} - {"optimizer.position_rate_factor"}
+    before = bert_of(**given)(tokens)
+    for key, value in changed.items():
+        differs = not torch.equal(bert_of(**(given | {key: value}))(tokens), before)
+        assert differs == (f"model.{key}" in POSITION_KINDS[kind].reads), key
 
 
 def test_sinusoids_by_hand():
