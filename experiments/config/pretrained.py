@@ -7,6 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
+from experiments.config.check import sentence
 from experiments.config.groups import options
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
@@ -18,7 +21,7 @@ from experiments.record.code.plugin_files import check_plugins
 from experiments.record.errors import RunFolderError
 from experiments.record.folder import TOKENIZER, RunFolder
 from experiments.settings.finetuning import LIBRARIES
-from experiments.settings.group import WhichCheckpoint, known_checkpoint
+from experiments.settings.group import Fraction, WhichCheckpoint, known_checkpoint
 from experiments.settings.position import POSITION_KINDS
 from experiments.settings.run import Settings
 
@@ -52,6 +55,7 @@ def inherited(tree: dict[str, Any], run: dict[str, Any], origin: dict[str, Any])
     model |= {"length": length, "segment_length": None}
     dropout = tree["dropout"]
     if dropout is not None:
+        _check_dropout(dropout)
         model |= {"dropout": dropout, "attention_dropout": dropout}
         variant["dropout"] = dropout
     variant["backend"] = tree["backend"]
@@ -113,6 +117,14 @@ def _check_libraries(task: dict[str, Any]) -> None:
     scores = [*(metrics if isinstance(metrics, list) else ()), task.get("scores_of")]
     needed = sorted({library for score, library in LIBRARIES.items() if score in scores})
     check_installed("finetune", f"the score of task={task['name']}", *needed)
+
+
+def _check_dropout(dropout: object) -> None:
+    """Raises Mistake for a wrong `dropout`, which would otherwise be named by the places that it goes to."""
+    try:
+        TypeAdapter(Fraction).validate_python(dropout, strict=True)
+    except ValidationError as errors:
+        raise Mistake(sentence(errors.errors()[0], ("dropout",), {})) from errors
 
 
 def check_length(length: Any, run: dict[str, Any]) -> None:

@@ -196,6 +196,11 @@ def test_mistakes(pretrained, tmp_path, monkeypatch, more, said):
     assert not any(tmp_path.iterdir())
 
 
+def test_a_wrong_dropout_is_named_as_it_was_given(pretrained):
+    with pytest.raises(Mistake, match=r"^dropout = 2: must be less than 1$"):
+        finetune([str(pretrained), "task=squad", "dropout=2"])
+
+
 def test_mistakes_of_the_run_and_the_data(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
