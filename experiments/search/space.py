@@ -120,7 +120,9 @@ def _parameter(override: Override, text: str) -> Choice | NumberRange:
         assert sweep.start is not None and sweep.end is not None
         return _checked(NumberRange(key, sweep.start, sweep.end, log=log), text)
     if isinstance(sweep, RangeSweep):
-        values = sorted(value for each in values_of(override) if isinstance(value := each.value, int | float))
+        listed = (value for each in values_of(override) if isinstance(value := each.value, int | float))
+        # 0.9 that steps lead to, not 0.8999999999999999, which Optuna would not reach by them
+        values = sorted(value if isinstance(value, int) else float(f"{value:.12g}") for value in listed)
         if not values:
             raise Mistake(f"{text}: lists no value")
         step = abs(sweep.step)

@@ -18,6 +18,8 @@ from experiments.search.space import Choice, NumberRange, space_of
         ("heads=range(2,7,2)", NumberRange("heads", 2, 6, step=2), 3),
         ("heads=range(6,1,-2)", NumberRange("heads", 2, 6, step=2), 3),
         ("learning_rate=range(0.1,0.45,0.1)", NumberRange("learning_rate", 0.1, 0.4, step=0.1), 4),
+        # not 0.8999999999999999, which Optuna would take for the end of 0.0, 0.3, 0.6
+        ("model.dropout=range(0.0,1.0,0.3)", NumberRange("model.dropout", 0.0, 0.9, step=0.3), 4),
         ("heads=3,6,12", Choice("heads", ("3", "6", "12")), 3),
         ("heads=3,6,3", Choice("heads", ("3", "6")), 2),
         ("learning_rate=interval(0.1,0.1)", NumberRange("learning_rate", 0.1, 0.1), 1),
