@@ -26,6 +26,8 @@ from experiments.settings.model import Model
 # what an annotation means here: an int is a size, a float is finite and not negative, a Real is finite
 TYPES = {"int": Size, "float": NonNegative, "Real": FiniteFloat, "bool": bool, "str": str}
 
+FRAMES = {"AttentionLayer", "ProjectedAttention"}  # of attention/layers/; they mix no heads
+
 
 def module_of(variant: dict[str, Any]) -> str:
     """The file of `attention/` that a variant group is about."""
@@ -56,9 +58,15 @@ def keys_read_by(variant: str) -> frozenset[str]:
 
 @functools.cache
 def mixes_heads(module: str) -> bool:
-    """Whether the class in `attention/MODULE.py`, or one that it derives from, names parameters that mix heads."""
-    classes = (node for node, _ in _with_bases(*_attention_class(module)))
-    return any(getattr(member, "name", "") == "head_mixing_parameters" for node in classes for member in node.body)
+    """Whether the class in `attention/MODULE.py`, or one that it derives from, may name parameters that mix heads."""
+    try:
+        classes = [node for node, _ in _with_bases(*_attention_class(module))]
+    except Mistake:
+        # its base has another name here than its file
+        return True
+    others = {base.id for node in classes for base in node.bases if isinstance(base, ast.Name)} - FRAMES
+    named = (getattr(member, "name", "") for node in classes for member in node.body)
+    return bool(others) or "head_mixing_parameters" in named
 
 
 @functools.cache

@@ -8,7 +8,7 @@ import attention
 from experiments.failures.failure import Mistake
 from experiments.settings import plugins
 from experiments.settings.conf_files import conf_folders, yaml_file
-from experiments.settings.variant import schema
+from experiments.settings.variant import keys_read_by, mixes_heads, schema
 from tests.fixtures.plugins import LOUD, LOUD_YAML, write_files
 
 
@@ -80,6 +80,30 @@ def test_a_class_that_can_not_be_read_is_named_with_its_file(loud):
     message = f"{loud}/attention/loud.py: argument gain of Attention.__init__ has no annotation"
     with pytest.raises(Mistake, match=re.escape(message)):
         schema("loud")
+
+
+@pytest.mark.parametrize(
+    ("imports", "base", "may_mix"),
+    [
+        ("from attention import multi_head", "multi_head.Attention", False),
+        ("from attention import talking_heads", "talking_heads.Attention", True),
+        # what these are, only the interpreter knows
+        ("from attention import multi_head as plain", "plain.Attention", True),
+        ("from attention.talking_heads import Attention as Talking", "Talking", True),
+    ],
+)
+def test_a_variant_may_mix_heads_unless_its_source_says_no(loud, imports, base, may_mix):
+    source = LOUD.replace("class Attention(multi_head.Attention)", f"class Attention({base})")
+    (loud / "attention/loud.py").write_text(f"{imports}\n{source}")
+    plugins.add([f"plugins={loud}"])
+    assert mixes_heads("loud") == may_mix
+
+
+def test_the_keys_that_a_variant_reads_are_those_of_the_files_that_it_begins_with_too(tmp_path, unplugged):
+    files = {"low.yaml": "name: low\nwide: ${times:2,${key_size}}\n", "high.yaml": "defaults: [low]\nname: high\n"}
+    plugins.add([f"--config-dir={write_files(tmp_path, {f'variant/{name}': text for name, text in files.items()})}"])
+    assert keys_read_by("high") == {"key_size"}
+    assert not {"key_size", "value_size"} & keys_read_by("general_bilinear")
 
 
 def test_kinds_that_have_been_listed_are_not_added_to(tmp_path, unplugged):
