@@ -15,6 +15,7 @@ import numpy as np
 from experiments.data.cache import Cache, folder_name
 from experiments.data.errors import DataError, changed_while_read
 from experiments.data.tokenizer import ReportProgress, Tokenizer
+from experiments.failures.wording import plural
 from experiments.files.digest import digest
 from experiments.settings.finetuning import Benchmark
 from experiments.tasks.finetuning.examples import read
@@ -110,6 +111,6 @@ def check_batch(windows: int, batch_size: int, task: Benchmark) -> None:
     """Raises DataError if the training split is smaller than a batch."""
     if batch_size > windows:
         raise DataError(
-            f"batch_size={batch_size}: task.train={task.train} has {windows} windows; "
+            f"batch_size={batch_size}: task.train={task.train} has {windows} {plural('window', windows)}; "
             f"use batch_size={windows} or less, or more examples"
         )

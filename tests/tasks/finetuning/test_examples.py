@@ -55,7 +55,7 @@ def test_every_task_composes(name):
         ({"premise": "x", "label": 0}, ["task.texts=hypothesis", "no such column", "label, premise"]),
         (GOOD | {"label": 3}, ["row 1", "unknown label 3", "0 entailment, 1 neutral, 2 contradiction"]),
         (GOOD | {"label": -1}, ["unknown label -1", "hidden"]),
-        (GOOD | {"label": "entails"}, ["unknown label 'entails'"]),
+        (GOOD | {"label": "entailmnt"}, ["unknown label 'entailmnt'", "(did you mean entailment?)"]),
         (GOOD | {"label": True}, ["unknown label True"]),
         (GOOD | {"label": None}, ["unknown label None"]),
         (GOOD | {"premise": None}, ["column premise is None, not text"]),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy.typing as npt
 
 from experiments.data.errors import DataError
+from experiments.failures.wording import did_you_mean
 from experiments.settings.finetuning import Classification
 from experiments.tasks.finetuning.kind import Logits
 from experiments.tasks.finetuning.labelled import LabelledKind
@@ -30,7 +31,7 @@ class Kind(LabelledKind[Classification]):
         if (label := named if number is None else number) is not None:
             return label
         known = ", ".join(f"{number} {label}" for number, label in enumerate(task.labels))
-        hint = " (a split whose labels are hidden?)" if value == -1 else ""
+        hint = " (a split whose labels are hidden?)" if value == -1 else did_you_mean(str(value), task.labels)
         raise DataError(f"{where}: unknown label {value!r} in column {task.label}; there are: {known}{hint}")
 
     def stored(self, label: float) -> int:
