@@ -62,6 +62,28 @@ def test_a_file_that_is_no_treebank_is_named(tmp_path):
         list(read_treebank(tmp_path / "dogs.conllu"))
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"deprel": None}, "a row has no list of values in one of the columns tokens, head, deprel, misc"),
+        ({"misc": ["_", None]}, "a row has no list of values"),
+        ({"tokens": ["The"]}, "a row has lists of different lengths in the columns tokens, head"),
+    ],
+)
+def test_a_row_that_is_no_sentence_is_named(tmp_path, change, said):
+    row: dict[str, list[str] | None] = {"tokens": ["The", "dogs"], "head": ["2", "0"], "deprel": ["det", "root"]}
+    row |= {"misc": ["_", "_"]} | change
+    parquet.write_table(pyarrow.Table.from_pylist([row]), tmp_path / "dogs.parquet")
+    with pytest.raises(Mistake, match=rf"dogs\.parquet: must be CoNLL-U, .* \({said}"):
+        read_treebank(tmp_path / "dogs.parquet")
+
+
+def test_a_column_that_is_missing_is_named(tmp_path):
+    parquet.write_table(pyarrow.Table.from_pylist([{"tokens": ["The"]}]), tmp_path / "dogs.parquet")
+    with pytest.raises(Mistake, match=r"\(it has no column head\)"):
+        read_treebank(tmp_path / "dogs.parquet")
+
+
 def test_sentences_are_kept_apart(tmp_path):
     file = tmp_path / "dogs.conllu"
     file.write_text(CONLLU.rstrip("\n") + "\n \t\n" + CONLLU, encoding="utf-8")

@@ -66,12 +66,20 @@ def _conllu(path: Path) -> Iterator[Tree]:
 def _parquet(path: Path) -> Iterator[Tree]:
     from pyarrow import parquet
 
-    columns = ["tokens", "head", "deprel", "misc"]
-    for part in parquet.ParquetFile(path).iter_batches(64, columns=columns):
+    names = ["tokens", "head", "deprel", "misc"]
+    file = parquet.ParquetFile(path)
+    if missing := [name for name in names if name not in file.schema_arrow.names]:
+        raise ValueError(f"it has no column {missing[0]}")
+    for part in file.iter_batches(64, columns=names):
         for row in part.to_pylist():
+            columns = [row[name] for name in names]
+            if not all(isinstance(column, list) and None not in column for column in columns):
+                raise ValueError(f"a row has no list of values in one of the columns {', '.join(names)}")
+            if len({len(column) for column in columns}) > 1:
+                raise ValueError(f"a row has lists of different lengths in the columns {', '.join(names)}")
             # the columns have no head of a contraction's words
             if all(str(head).isdigit() for head in row["head"]):
-                yield _tree(*(row[column] for column in columns))
+                yield _tree(*columns)
 
 
 def _tree(words: Sequence[str], heads: Sequence[str], relations: Sequence[str], notes: Sequence[str]) -> Tree:

@@ -19,7 +19,10 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         return None
     rows, sentences = syntax.relation_accuracies(run, options.trees)
     if not rows:
-        raise Mistake(f"--treebank: no relation occurs {syntax.MIN_OCCURRENCES} times in the sentences that fit")
+        raise Mistake(
+            f"--treebank {options.treebank}: no relation occurs {syntax.MIN_OCCURRENCES} times "
+            "in its sentences that fit into length"
+        )
     best = syntax.best_of_each_relation(rows)
     syntactic = [row for row in best if row["accuracy"] >= row["baseline"] + syntax.SYNTACTIC_MARGIN]
     listed = ", ".join(f"{row['layer']}-{row['head']} ({row['relation']}, {row['direction']})" for row in syntactic[:6])
