@@ -141,8 +141,12 @@ def load_weights(
 
 def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file. Raises OSError, which the library gives in words only: "... (os error 28)"."""
+    path.touch()
+    mode = path.stat().st_mode
     try:
         save_file(tensors, path, metadata)
+        # the library's file can be read by its owner alone, whatever the umask says
+        path.chmod(mode)
     except SafetensorError as error:
         match = re.search(r"os error (\d+)", str(error))
         if match is None:

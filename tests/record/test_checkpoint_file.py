@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 
 import pytest
+import torch
 from safetensors import SafetensorError
 
 from experiments.record import checkpoint_file
@@ -18,6 +19,12 @@ def test_an_error_of_the_disk_is_one_of_the_system_with_the_path(monkeypatch, tm
     with pytest.raises(OSError, match="No space left on device") as caught:
         checkpoint_file.write_tensors({}, tmp_path / "model.safetensors")
     assert caught.value.errno == errno.ENOSPC and caught.value.filename == str(tmp_path / "model.safetensors")
+
+
+def test_whoever_may_read_the_other_files_of_a_folder_may_read_its_tensors(tmp_path):
+    (tmp_path / "config.json").touch()
+    checkpoint_file.write_tensors({"weight": torch.ones(2)}, tmp_path / "model.safetensors")
+    assert (tmp_path / "model.safetensors").stat().st_mode == (tmp_path / "config.json").stat().st_mode
 
 
 def test_what_a_killed_process_did_not_remove_is_removed(tmp_path):
