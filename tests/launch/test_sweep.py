@@ -200,7 +200,9 @@ def test_the_reason_is_of_this_attempt_and_not_of_one_before(tiny, tmp_path, mon
 
 
 @pytest.mark.parametrize("by_overlay", [False, True])
-def test_without_a_launcher_the_line_that_installs_it_is_printed(attn, tiny, tmp_path, monkeypatch, by_overlay):
+def test_without_a_launcher_the_line_that_installs_it_is_printed(
+    attn, tiny, tmp_path, monkeypatch, unplugged, by_overlay
+):
     # a name that no plugin has stands for that of a launcher whose extra is not installed
     monkeypatch.setitem(OF_HYDRA["hydra/launcher"], "absent", "slurm")
     words = ["hydra/launcher=absent"]
