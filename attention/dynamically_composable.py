@@ -62,11 +62,11 @@ class Composition(Mixing):
         super().__init__()
         self.query = DynamicMatrix(query_size, heads, rank)
         self.memory = DynamicMatrix(memory_size, heads, rank)
-        self.heads, self.mixed_heads = heads, list(range(heads))
+        self.heads, self.kept = heads, list(range(heads))  # the heads before mixing; those that are left after it
 
     def forward(self, x: Tensor, memory: Tensor) -> Projection:
         """The projection at each position of x [B, N, D] and memory [B, M, D_M]."""
-        identity = torch.eye(self.heads, device=x.device)[:, self.mixed_heads]
+        identity = torch.eye(self.heads, device=x.device)[:, self.kept]
         return Projection(identity, self.query(x, identity), self.memory(memory, identity))
 
     def keep_mixed_heads(self, heads: Sequence[int]) -> None:
@@ -74,11 +74,11 @@ class Composition(Mixing):
         for matrix in (self.query, self.memory):
             matrix.second = nn.Parameter(matrix.second.detach()[..., list(heads)].clone())
             matrix.gate = nn.Parameter(matrix.gate.detach()[..., list(heads)].clone())
-        self.mixed_heads = [self.mixed_heads[head] for head in heads]
+        self.kept = [self.kept[head] for head in heads]
 
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of both matrices, of which the memory's are cached, and of the products of maps with them."""
-        size = self.heads * len(self.mixed_heads)
+        size = self.heads * len(self.kept)
         matrices = self.query.cost(queries) + self.memory.cost(memory)
         return matrices + Cost(0, 2 * queries * memory * size, memory * size)
 
