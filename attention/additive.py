@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from attention.kernels.problem import STAGES
 from attention.layers.attention_layer import AttendOptions, Sizes
 from attention.layers.cost import Cost
-from attention.layers.projected import ProjectedAttention
+from attention.layers.projected import ProjectedAttention, kept
 from attention.layers.recompute import recomputed
 
 # the most values of tanh(...) that exist at once, unless one query row of every example has more
@@ -62,7 +62,7 @@ class Attention(ProjectedAttention):
     def keep_key_heads(self, heads: Sequence[int]) -> None:
         """Keep only these heads of queries and keys, and of the vectors v, in place."""
         super().keep_key_heads(heads)
-        self.comparison.weight = nn.Parameter(self.comparison.weight.detach()[list(heads)].clone())
+        self.comparison.weight = kept(self.comparison.weight, heads)
 
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of the layer. The product with v takes n m h d_k multiplies, as QK^T would; the tanh is not counted."""

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from attention.layers import cost
 from attention.layers.attention_layer import AttendOptions, Sizes
 from attention.layers.cost import Cost
-from attention.layers.projected import ProjectedAttention, keep_rows
+from attention.layers.projected import ProjectedAttention, keep_rows, kept
 
 START_STD = 0.2  # standard deviation of a random mixing, as in the authors' code (epfml/collaborative-attention)
 
@@ -79,7 +79,7 @@ class Attention(ProjectedAttention):
 
     def keep_key_heads(self, heads: Sequence[int]) -> None:
         """Keep only these vectors m_i and b_i, in place. Queries and keys stay whole, because the heads share them."""
-        self.mixing.weight = nn.Parameter(self.mixing.weight.detach()[list(heads)].clone())
+        self.mixing.weight = kept(self.mixing.weight, heads)
         if self.content_bias is not None:
             keep_rows(self.content_bias, heads, 1)
         self.key_heads = len(heads)

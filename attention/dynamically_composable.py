@@ -15,6 +15,7 @@ from attention.kernels.problem import Projection
 from attention.layers.attention_layer import Sizes, check_sizes
 from attention.layers.cost import Cost
 from attention.layers.mixed import MixedAttention, Mixing
+from attention.layers.projected import kept
 
 NORM_EPSILON = 1e-6
 
@@ -62,23 +63,23 @@ class Composition(Mixing):
         super().__init__()
         self.query = DynamicMatrix(query_size, heads, rank)
         self.memory = DynamicMatrix(memory_size, heads, rank)
-        self.heads, self.kept = heads, list(range(heads))  # the heads before mixing; those that are left after it
+        self.heads, self.kept_heads = heads, list(range(heads))  # the heads before mixing; those that are left after it
 
     def forward(self, x: Tensor, memory: Tensor) -> Projection:
         """The projection at each position of x [B, N, D] and memory [B, M, D_M]."""
-        identity = torch.eye(self.heads, device=x.device)[:, self.kept]
+        identity = torch.eye(self.heads, device=x.device)[:, self.kept_heads]
         return Projection(identity, self.query(x, identity), self.memory(memory, identity))
 
     def keep_mixed_heads(self, heads: Sequence[int]) -> None:
         """Keep only these of the heads that the maps are mixed into, in place."""
         for matrix in (self.query, self.memory):
-            matrix.second = nn.Parameter(matrix.second.detach()[..., list(heads)].clone())
-            matrix.gate = nn.Parameter(matrix.gate.detach()[..., list(heads)].clone())
-        self.kept = [self.kept[head] for head in heads]
+            matrix.second = kept(matrix.second, heads, -1)
+            matrix.gate = kept(matrix.gate, heads, -1)
+        self.kept_heads = [self.kept_heads[head] for head in heads]
 
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of both matrices, of which the memory's are cached, and of the products of maps with them."""
-        size = self.heads * len(self.kept)
+        size = self.heads * len(self.kept_heads)
         matrices = self.query.cost(queries) + self.memory.cost(memory)
         return matrices + Cost(0, 2 * queries * memory * size, memory * size)
 

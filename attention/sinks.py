@@ -15,6 +15,7 @@ from attention.kernels.problem import Hook, Stage
 from attention.layers import cost
 from attention.layers.attention_layer import AttendOptions
 from attention.layers.cost import Cost
+from attention.layers.projected import kept
 
 
 class Attention(multi_head.Attention):
@@ -93,7 +94,7 @@ class Attention(multi_head.Attention):
         """Keep only these heads and their sinks, in place."""
         super().keep_key_heads(heads)
         if self.sink is not None:
-            self.sink.logit = nn.Parameter(self.sink.logit.detach()[list(heads)].clone())
+            self.sink.logit = kept(self.sink.logit, heads)
 
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of multi-head attention, plus one memory position in both products.

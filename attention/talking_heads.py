@@ -16,6 +16,7 @@ from attention.layers import cost
 from attention.layers.attention_layer import Sizes, check_sizes, equal_share
 from attention.layers.cost import Cost
 from attention.layers.mixed import MixedAttention, Mixing
+from attention.layers.projected import kept
 
 # standard deviation of a standard normal cut off at two standard deviations
 TRUNCATED_STD = 0.8796256610342398
@@ -152,7 +153,7 @@ class HeadProjection(Mixing):
     def keep_mixed_heads(self, heads: Sequence[int]) -> None:
         """Keep only these of the heads that P mixes into, in place."""
         for name, term in self.named_parameters():
-            setattr(self, name, nn.Parameter(term.detach()[..., list(heads)].clone()))
+            setattr(self, name, kept(term, heads, -1))
         self.mixed_heads = len(heads)
 
     def cost(self, queries: int, memory: int) -> Cost:

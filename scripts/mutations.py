@@ -183,8 +183,8 @@ MUTATIONS = [
     ),
     Mutation(
         "attention/sinks.py",
-        "self.sink.logit.detach()[list(heads)]",
-        "self.sink.logit.detach()[: len(heads)]",
+        "kept(self.sink.logit, heads)",
+        "kept(self.sink.logit, range(len(heads)))",
         "attention/test_variants.py",
     ),
     Mutation("attention/sigmoid.py", "logits - attended.log()", "logits", "attention/test_mechanisms.py"),

@@ -1,4 +1,4 @@
-"""The layer with the papers' four linear maps, and functions that remove heads from a linear map."""
+"""The layer with the papers' four linear maps, and functions that remove heads from parameters and linear maps."""
 
 # B batch, N queries, M memory, D hidden, H heads, K key size, V value size
 
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor, nn
 
 from attention.layers import cost
@@ -86,6 +87,12 @@ class ProjectedAttention(AttentionLayer):
         linear = cost.linear(queries, self.query, self.output) + cost.linear(memory, self.key, self.value)
         widths = self.key_heads * self.key_size, self.value_heads * self.value_size
         return linear + cost.attention(queries, memory, *widths) + cost.cache(memory, self.key, self.value)
+
+
+def kept(parameter: Tensor, heads: Sequence[int], dim: int = 0) -> nn.Parameter:
+    """A new parameter with only these heads, which are the indices of a dimension."""
+    indices = torch.tensor(list(heads), dtype=torch.int64, device=parameter.device)
+    return nn.Parameter(parameter.detach().index_select(dim, indices))
 
 
 def keep_rows(linear: nn.Linear, heads: Sequence[int], size: int) -> None:
