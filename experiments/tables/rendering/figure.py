@@ -182,6 +182,7 @@ def _draw_differences(axes: Axes, report: Report, compared: Sequence[_Drawn]) ->
         label.set_fontweight("bold" if isinstance(line, str) else "normal")
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(lines) - 0.5, -0.5)
+    axes.locator_params(axis="x", nbins=6)  # more labels of five characters would touch
     in_words = {place: line.published for place, line in placed.items() if line.published}
     if in_words:
         right = axes.secondary_yaxis("right")

@@ -61,8 +61,8 @@ def write_index(folder: Path) -> Path:
         "interval. The size of a trend is the difference between the two ends of a line fitted to its "
         "rows, and that of the time of a step is a ratio. Verdicts under several schemes of positions are listed in "
         "brackets if they differ. If several pages decide the same claim, one of them counts, and its line names the "
-        "others. A page of planned seeds comes first, then a page of the whole table, then one without missing cells, "
-        "then the first by name."
+        "others. A page of planned seeds comes first, then one with more pairs, then a page of the whole table, then "
+        "one without missing cells, then the first by name."
     )
     blocks = ["# Results", _counts(claims), how, as_markdown([*_rows(folder, reports, claims)])]
     if checks := [_row(folder, of_claim) for of_claim in claims if _origin(of_claim) == CHECK]:
@@ -92,10 +92,14 @@ def decisions_of(folder: Path) -> list[list[Decision]]:
 
 def pairs(verdict: Verdict) -> str:
     """The number of seeds or rounds that each comparison of a claim has, or the fewest and the most."""
-    comparisons = [each for finding in verdict.findings.values() for each in finding.comparisons]
-    counts = [len(comparison.values) for comparison in comparisons] or [0]
+    counts = _counts_of_pairs(verdict)
     fewest, most = min(counts), max(counts)
     return f"{most if fewest == most else f'{fewest} to {most}'} {plural(verdict.claim.paired_by, most)}"
+
+
+def _counts_of_pairs(verdict: Verdict) -> list[int]:
+    """The number of pairs of each comparison of a claim; 0 if it has no comparison."""
+    return [len(each.values) for finding in verdict.findings.values() for each in finding.comparisons] or [0]
 
 
 def _read(folder: Path) -> tuple[dict[str, Report], list[list[Decision]], list[str]]:
@@ -122,17 +126,18 @@ def _by_claim(decisions: Sequence[Decision]) -> list[list[Decision]]:
     Which one counts does not depend on verdicts.
     """
 
-    def order(decision: Decision) -> tuple[bool, ...]:
+    def order(decision: Decision) -> tuple[bool, int, bool, bool]:
         report = decision.report
         # what was planned confirms or refutes what earlier seeds suggest
         is_planned = isinstance(report.evidence, Planned)
-        return not is_planned, bool(report.request.chosen_claims), bool(report.missing)
+        fewest_pairs = min(_counts_of_pairs(decision.verdict))
+        return not is_planned, -fewest_pairs, bool(report.request.chosen_claims), bool(report.missing)
 
     claims: dict[tuple[str, str, str], list[Decision]] = {}
-    for each in sorted(decisions, key=order):
+    for each in decisions:
         request = each.report.request
         claims.setdefault((request.name, request.budget_name, each.verdict.key), []).append(each)
-    return sorted(claims.values(), key=lambda of_claim: of_claim[0].stem)
+    return sorted((sorted(of_claim, key=order) for of_claim in claims.values()), key=lambda of_claim: of_claim[0].stem)
 
 
 def _origin(decisions: Sequence[Decision]) -> str:

@@ -156,7 +156,7 @@ def test_a_claim_of_several_pages_is_counted_once_and_a_page_of_one_claim_makes_
         page(replace(found, request=replace(found.request, chosen_claims=chosen)), tmp_path, stem)
     index = write_index(tmp_path).read_text()
     assert "Of 1 claim, 1 is not resolved." in index and "## Tables without results" not in index
-    seeds = {incomplete: "5 to 6 seeds", "me2026_heads-C4": "6 seeds"}
+    seeds = {"me2026_heads-C4": "6 seeds", incomplete: "5 to 6 seeds"}
     others = "; ".join(f"[another page]({stem}.md): reversed, {count}" for stem, count in seeds.items())
     (line,) = [line for line in index.splitlines() if "The more heads" in line]
     assert f"[The more heads the worse]({counted}.md) | Somebody 2026 | **not resolved**; {others} |" in line
@@ -173,6 +173,16 @@ def test_a_page_of_planned_seeds_counts_before_one_of_the_whole_table(tmp_path):
     for evidence, counted in ((Waiting(), "not resolved"), (Planned(), "reversed")):
         page(planned_by(evidence, of_claim), tmp_path, "me2026_heads-C4-0-5")
         assert f"Of 1 claim, 1 is {counted}." in write_index(tmp_path).read_text()
+
+
+def test_of_two_pages_of_planned_seeds_the_one_with_more_pairs_counts(tmp_path):
+    noisy = made({("h32", seed): done(loss) for seed, loss in enumerate((3.9, 4.9, 4.2, 4.6, 4.1, 5.5))})
+    fewer = made({(row, 5): CellOutcome("missing") for row in LOSSES})
+    of_claim = replace(noisy, request=replace(noisy.request, chosen_claims=["C4"]))
+    page(planned_by(Planned(), fewer), tmp_path)
+    page(planned_by(Planned(), of_claim), tmp_path, "me2026_heads-C4-0-5")
+    index = write_index(tmp_path).read_text()
+    assert "**not resolved**; [another page](me2026_heads.md): reversed, 5 seeds |" in index
 
 
 def test_pages_whose_numbers_cannot_be_read_are_named_and_other_files_are_not(tmp_path):
