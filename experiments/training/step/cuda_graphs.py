@@ -53,11 +53,17 @@ class Recorder:
         Raises RuntimeError.
         """
         graph = torch.cuda.CUDAGraph()
-        # a recording that fails does not return to the stream from before
+        # a recording that fails does not return to the stream from before, and its generator draws for recordings alone
         before = torch.cuda.stream(torch.cuda.current_stream(self._device))
-        # other threads, such as those of loggers, may use the driver meanwhile
-        with before, torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
-            results = passes()
+        generator = torch.cuda.default_generators[self._stream.device.index]
+        drawn = generator.clone_state()
+        try:
+            # other threads, such as those of loggers, may use the driver meanwhile
+            with before, torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
+                results = passes()
+        except RuntimeError:
+            generator.graphsafe_set_state(drawn)
+            raise
         return results, graph.replay
 
 
