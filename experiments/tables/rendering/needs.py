@@ -15,10 +15,9 @@ from experiments.tables.tuning import SEEDS as TRIAL_SEEDS
 from experiments.tables.until_resolved import FIRST_SEEDS
 from experiments.tables.verdict import UNDECIDED, Outlook, Verdict
 
-# of an H100 in fp32, with AT_ONCE models of 4 layers and talking heads and with a single one (docs/gpu.md)
-AT_ONCE = 14
-LAYERS_TIMES_TOKENS_PER_SECOND = 4 * 708_000
-OF_A_SINGLE_MODEL = 4 * 140_000
+# of an H200 in fp32, with AT_ONCE runs of models of 4 layers, with their starts and evaluations (docs/gpu.md)
+AT_ONCE = 15
+LAYERS_TIMES_TOKENS_PER_SECOND = 4 * 457_000
 FEWEST_RATES = 3  # of a tuning: the best one and its neighbours
 
 
@@ -133,8 +132,8 @@ def _cost(runs: Mapping[str, int], scheme: str, report: Report, steps: int = 1) 
         times.append(f"{rough_duration(steps * on_machine)} one after another on this table's machine")
     if on_gpu := _total(runs, gpu):
         longest = max(each for each in gpu if each)
-        seconds = steps * max(on_gpu / LAYERS_TIMES_TOKENS_PER_SECOND, longest / OF_A_SINGLE_MODEL)
-        times.append(f"{rough_duration(seconds)} on one GPU (H100, fp32, {AT_ONCE} at once)")
+        seconds = steps * max(on_gpu, AT_ONCE * longest) / LAYERS_TIMES_TOKENS_PER_SECOND
+        times.append(f"{rough_duration(seconds)} on one GPU (H200, fp32, {AT_ONCE} at once)")
     return f"{said}: about {', or '.join(times)}" if times else said
 
 

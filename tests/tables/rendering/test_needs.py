@@ -31,10 +31,10 @@ def test_a_claim_without_a_verdict_says_what_it_needs_on_its_machine_and_on_a_gp
     more = claim_seeds(finding.comparisons, finding.level) - 6
     # a run has 1200 steps of 0.125 s with 16 heads and of 0.15 s with 32, and 4 layers of 1,228,800 tokens
     on_machine = rough_duration(more * 1200 * (0.125 + 0.15))
-    on_gpu = rough_duration(more * (1.25 + 1.5) * 1_228_800 / 708_000)
+    on_gpu = rough_duration(more * (1.25 + 1.5) * 1_228_800 / 457_000)
     runs = f"about {more} more seeds of h16 and h32, {2 * more} runs"
     assert needed(found) == [
-        f"{runs}: about {on_machine} one after another on this table's machine, or {on_gpu} on one GPU (H100, fp32, 14 "
+        f"{runs}: about {on_machine} one after another on this table's machine, or {on_gpu} on one GPU (H200, fp32, 15 "
         "at once)"
     ]
     assert needed(made()) == []
@@ -44,7 +44,7 @@ def test_few_runs_take_a_gpu_as_long_as_one_of_them():
     found = made({(row, seed): CellOutcome("missing") for row in ("h16", "h32") for seed in range(3, 6)})
     (text,) = needed(found)
     assert text.startswith("at least 1 more seed of h8, h16 and h32, 3 runs: ") and text.endswith(
-        "13 s on one GPU (H100, fp32, 14 at once)"
+        "1.0 min on one GPU (H200, fp32, 15 at once)"
     )
 
 
