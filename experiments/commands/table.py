@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -16,6 +16,7 @@ from experiments.display.rows import show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
+from experiments.failures.unread import Idle, check_none_idle
 from experiments.failures.wording import did_you_mean, joined
 from experiments.files.durable import or_elsewhere
 from experiments.processes.interruption import Interrupted
@@ -23,6 +24,7 @@ from experiments.record.errors import or_other_runs
 from experiments.settings.group import SEEDS
 from experiments.tables import costs, step_times
 from experiments.tables.definition.inequality import Inequality, arithmetic
+from experiments.tables.definition.overrides import FINETUNE_PREFIX
 from experiments.tables.definition.published import Published, published_of
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import Table
@@ -52,6 +54,7 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
     request = request_of(name, overrides, options)
     published = published_of(request)
     source = source_of(request)
+    check_overrides_read(request, source)
     try:
         if options.mode not in ("--tune", "--render-only"):
             from experiments.tables.conditions import untuned_families
@@ -139,6 +142,20 @@ def check_sizes(request: Request, source: Source) -> None:
             part.contrast(sizes)
             if isinstance(part, Inequality) and part.relation == "=":
                 arithmetic(part.right, sizes[part.rows[0]])
+
+
+def check_overrides_read(request: Request, source: Source) -> None:
+    """Raises Mistake for an override about a setting that no row reads, in its pretraining or in a fine-tuning."""
+
+    def idle(row: str) -> Iterator[Idle]:
+        # the pretraining is the first of what is trained
+        for name, settings in zip(["", *request.budget.finetune], source.trained(row), strict=False):
+            for each in settings.idle():
+                yield each.within(f"{FINETUNE_PREFIX}{name}") if name else each
+
+    # composing the fine-tunings again takes time
+    if request.overrides:
+        check_none_idle(request.overrides, map(idle, request.configurations))
 
 
 def seeds_of(text: str) -> range:

@@ -47,19 +47,24 @@ class Idle(NamedTuple):
         return Idle(*(f"{group}.{each}" for each in self))
 
 
-def check_none_idle(words: Iterable[str], idle: Iterable[Iterable[Idle]]) -> None:
+def check_none_idle(words: Iterable[str], idle: Iterable[Iterable[Idle]], are_all: bool = True) -> None:
     """Raises Mistake for words about settings that no cell reads.
 
-    idle: the settings that a cell does not read, for each cell. Where a setting is idle for several reasons, each of
-    them has to be absent from some cell: the cells of a search are not every combination of its values.
+    idle: the settings that a cell does not read, for each cell. are_all: whether there are no other cells. Those of a
+    search are not every combination of its values, so each reason why a setting is idle has to be that of all cells.
     """
     typed = {word.partition("=")[0]: word for word in words}
-    by_cell = [{(each.key, each.reader): each.reason for each in cell if each.key in typed} for cell in idle]
-    never = [each for each in (by_cell or [{}])[0] if all(each in reasons for reasons in by_cell)]
+    by_cell = [[each for each in cell if each.key in typed] for cell in idle]
     lines = []
-    for key, reader in never:
-        reasons = joined([*dict.fromkeys(reasons[key, reader] for reasons in by_cell)])
-        lines.append(f"{typed[key]}: nothing reads it with {reasons}; it is read with {reader}")
+    for key, word in typed.items():
+        reasons = [{each.reader: each.reason for each in cell if each.key == key} for cell in by_cell]
+        readers = dict.fromkeys(reader for of_cell in reasons for reader in of_cell)
+        groups = [[reader] for reader in readers if all(reader in of_cell for of_cell in reasons)]
+        if readers and not groups and are_all and all(reasons):
+            groups = [[*readers]]
+        for group in groups:
+            why = dict.fromkeys(of_cell[reader] for reader in group for of_cell in reasons if reader in of_cell)
+            lines.append(f"{word}: nothing reads it with {joined([*why])}; it is read with {' or '.join(group)}")
     if lines:
         raise Mistake("\n".join(lines))
 

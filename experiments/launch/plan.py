@@ -128,7 +128,7 @@ def plan(command: CommandLine) -> Plan:
     of_overlay = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items() if key not in overridden]
     if sweeper == SEARCH:
         search, space = _search(hydra.sweeper, launcher, overrides), space_of([*of_overlay, *overrides])
-        cells = _checked(_ends(space, primary), launcher, overrides)
+        cells = _checked(_ends(space, primary), launcher, overrides, are_all=False)
         _check_measured(search.objectives, cells)
         return OptunaSearch(cells, command, choice, search, space)
     combinations = grid([*of_overlay, *overrides], primary)
@@ -197,8 +197,11 @@ def _ends(space: Space, primary: Primary) -> Iterator[Combination]:
             yield Combination(label, mistake)
 
 
-def _checked(grid: Iterable[Combination], launcher: str, overrides: list[str]) -> list[Settings]:
-    """The settings of the cells, each once. Raises Mistake that names each wrong one, or overrides that none reads."""
+def _checked(grid: Iterable[Combination], launcher: str, overrides: list[str], are_all: bool = True) -> list[Settings]:
+    """The settings of the cells, each once. Raises Mistake that names each wrong one, or overrides that none reads.
+
+    are_all: whether no other cells will follow.
+    """
     cells: list[Settings] = []
     wrong: list[str] = []
     for label, outcome in grid:
@@ -210,7 +213,7 @@ def _checked(grid: Iterable[Combination], launcher: str, overrides: list[str]) -
         except Mistake as mistake:
             wrong.append(f"{label}: {mistake}" if label else str(mistake))
     refuse(wrong, len(wrong) + len(cells))
-    check_none_idle(overrides, (cell.idle() for cell in cells))
+    check_none_idle(overrides, (cell.idle() for cell in cells), are_all)
     return list({repr(cell.model_dump()): cell for cell in reversed(cells)}.values())[::-1]
 
 

@@ -111,6 +111,8 @@ def test_seeds_by_their_number_or_by_the_first_and_the_last():
         ([TABLE, "seed=4"], "--seeds sets seed"),
         ([TABLE, "hiden_size=4"], "did you mean hidden_size?"),
         ([TABLE, "hidden_size=8"], "key_size"),
+        ([TABLE, "trainer.guard_limit=9"], "trainer.guard_limit=9: nothing reads it with trainer.guard=stop"),
+        ([TABLE, "model.sinusoidal_base=9"], "nothing reads it with model.position=relative and model.position=rotary"),
         ([TABLE, "data=text", "data.train=absent.txt"], "absent.txt"),
         ([TABLE, "--published", "absent.yaml"], "absent.yaml"),
         ([TABLE, "--format", "html"], "--format html: must be one of table, markdown, csv, latex"),

@@ -144,6 +144,15 @@ def test_a_word_that_one_cell_of_a_sweep_reads_and_one_of_a_file_are_taken(words
             plan(CommandLine([*of_first, "seed=0,1"], ["-m"]))
 
 
+def test_a_word_that_each_cell_of_a_sweep_leaves_for_a_reason_of_its_own_is_refused():
+    with pytest.raises(Mistake) as caught:
+        plan(CommandLine(["model.sinusoidal_base=9", "model.position=rotary,learned"], ["-m"]))
+    assert str(caught.value) == (
+        "model.sinusoidal_base=9: nothing reads it with model.position=rotary and model.position_start=normal; "
+        "it is read with model.position=learned or sinusoidal or model.position_start=sinusoidal"
+    )
+
+
 def test_a_search_reads_a_word_though_none_of_its_ends_does():
     pytest.importorskip("optuna")
     words = ["hydra/sweeper=optuna_search", "model.local_rotary_base=interval(9,99)", "model.local_window=null,9"]

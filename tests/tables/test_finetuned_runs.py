@@ -197,6 +197,12 @@ def test_examples_that_are_not_there_are_missed_before_anything_is_trained(attn,
     assert done.returncode == 2 and "absent.jsonl" in done.stderr and not (tmp_path / "runs").exists()
 
 
+def test_a_word_about_a_fine_tuning_that_nothing_reads_is_refused(attn, words, tmp_path):
+    done = attn("table", "me2026/heads", *words, "finetune.first.trainer.guard_limit=9")
+    said = "finetune.first.trainer.guard_limit=9: nothing reads it with finetune.first.trainer.guard=stop; it is read"
+    assert done.returncode == 2 and said in done.stderr and not (tmp_path / "runs").exists()
+
+
 def test_the_tables_of_papers_that_fine_tune_do_so_where_there_is_time():
     budgets = {name: load(name).budgets for name in names()}
     tuned = {name for name, of in budgets.items() if any(budget.finetune for budget in of.values())}
