@@ -11,6 +11,7 @@ OTHER_DATA = "data=python_docs needs no network; data=text data.train=FILE reads
 OTHER_EXAMPLES = "task.train=FILE and task.validation=FILE read examples of your own"
 OTHER_PAIRS = "data=pairs data.train=FILE reads pairs of your own"
 TRAINED_ON = "a text for evaluation must not be trained on"
+IN_TWO_SPLITS = "a text for evaluation must be in one split only"
 
 
 class DataError(Mistake):

@@ -59,11 +59,23 @@ def test_a_file_in_two_splits_is_refused(cache: Cache, text_data: Callable[..., 
         open_corpus(text_data(train=f"{text_file.parent}/*.txt", validation=str(text_file)), cache)
 
 
+def test_two_splits_for_evaluation_with_one_file_are_refused_for_their_own_reason(
+    cache: Cache, text_data: Callable[..., TextFiles], text_file: Path
+) -> None:
+    other, copy = (text_file.with_name(name) for name in ("other.txt", "copy.txt"))
+    other.write_text("another text")
+    copy.write_text("another text")
+    for test, said in ((other, "both contain .*other.txt"), (copy, ".*copy.txt have the same content")):
+        with pytest.raises(DataError, match=rf"data.validation and data.test.*{said}; a text .* in one split only$"):
+            open_corpus(text_data(validation=str(other), test=str(test)), cache)
+
+
 def test_a_copy_of_a_text_in_two_splits_is_refused(
     cache: Cache, text_data: Callable[..., TextFiles], text_file: Path
 ) -> None:
     (copy := text_file.with_name("copy.txt")).write_bytes(text_file.read_bytes())
-    with pytest.raises(DataError, match=r"data.train and data.validation: .*train.txt and .*copy.txt have the same"):
+    said = r"data.train and data.validation: .*train.txt and .*copy.txt have the same content; .* be trained on$"
+    with pytest.raises(DataError, match=said):
         open_corpus(text_data(validation=str(copy)), cache)
 
 
