@@ -25,7 +25,7 @@ HEADS: Modes = {
 
 @dataclass(frozen=True, kw_only=True)
 class HeadsOptions:
-    """The options of `attn heads`. Raises Mistake for a number out of range."""
+    """The options of `attn heads`. Raises Mistake for a number out of range, and for an empty sentence."""
 
     checkpoint: WhichCheckpoint = "best"
     sequences: int = 64  # held-out sequences, from the start of the validation split
@@ -39,6 +39,8 @@ class HeadsOptions:
     def __post_init__(self) -> None:
         if self.sequences < 1:
             raise Mistake(f"--sequences {self.sequences}: must be at least 1")
+        if self.sentence is not None and not self.sentence.strip():
+            raise Mistake("--sentence: is empty")
         for name, steps in (("--equal", self.equal), ("--gates", self.gates)):
             if steps is not None and steps < 1:
                 raise Mistake(f"{name} {steps}: the number of steps must be at least 1")

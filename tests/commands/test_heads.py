@@ -136,6 +136,12 @@ def test_a_penalty_is_a_finite_number(penalty):
         HeadsOptions(penalty=penalty)
 
 
+@pytest.mark.parametrize("sentence", ["", " "])
+def test_a_sentence_without_a_word_is_refused_before_its_run_is_looked_for(sentence):
+    with pytest.raises(Mistake, match="--sentence: is empty"):
+        HeadsOptions(sentence=sentence)
+
+
 def test_no_name_is_no_run(tmp_path):
     (tmp_path / "only").mkdir()
     (tmp_path / "only" / "config.yaml").touch()
@@ -156,7 +162,6 @@ def test_wrong_options_name_themselves_and_what_is_allowed(attn, tiny, tmp_path,
     cases: list[tuple[str, object, str]] = [
         ("sequences", 0, "at least 1"),
         ("sentence", "te " * 40, "at most length = 16"),
-        ("sentence", " ", "is empty"),
         ("export", 7, "from 0 to 6"),
         ("treebank", tmp_path / "none.conllu", "there is no such file"),
         ("equal", 0, "at least 1"),

@@ -98,8 +98,8 @@ def shown_stages(model: Transformer, inputs: Mapping[str, Tensor]) -> list[Stage
 def shown_inputs(run: TrainedRun, text: str | None) -> dict[str, Tensor]:
     """The inputs of the model for one text, each [1, N]: [CLS] text [SEP], or the start of the held-out text.
 
-    An encoder-decoder reads the inputs that its objective makes. Raises Mistake for an empty or too long text, and for
-    half a pair.
+    An encoder-decoder reads the inputs that its objective makes. Raises Mistake for a too long text, and for half a
+    pair.
     """
     inputs = _inputs(run, text)
     most = _most_tokens(run.model, shown_stages(run.model, inputs))
@@ -139,9 +139,7 @@ def _inputs(run: TrainedRun, text: str | None) -> dict[str, Tensor]:
 
 
 def _sentence_tokens(run: TrainedRun, text: str) -> Tensor:
-    """int64 [1, N]: [CLS] text [SEP]. Raises Mistake for an empty or too long text."""
-    if not text.strip():
-        raise Mistake("--sentence: is empty")
+    """int64 [1, N]: [CLS] text [SEP]. Raises Mistake for a too long text."""
     tokenizer, length = run.tokenizer, run.settings.length
     ids = [tokenizer.cls_id, *tokenizer.encode([text])[0].tolist(), tokenizer.sep_id]
     if len(ids) > length:
