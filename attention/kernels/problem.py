@@ -75,7 +75,7 @@ class Problem(NamedTuple):
         """Check the arguments, cast them to autocast's dtype, and add static terms into dynamic ones.
 
         Raises ValueError for shapes that don't fit, a mask that isn't bool, a dropout out of range or without a seed,
-        and a seed that isn't int64.
+        a seed that isn't int64, and a key size of 0 without a scale.
         """
         B, N, key_heads, _ = query.shape
         M = key.shape[1]
@@ -95,7 +95,7 @@ class Problem(NamedTuple):
             None if bias is None else cast(checked_maps("bias", bias, maps)),
             None if mask is None else checked_mask(mask, maps),
             causal,
-            query.shape[-1] ** -0.5 if scale is None else scale,
+            _scale_of(query) if scale is None else scale,
             dropout,
             _checked_seed(dropout, dropout_seed),
         )
@@ -124,6 +124,14 @@ class Problem(NamedTuple):
         # a NaN in the bias counts as reached, so that it stays visible
         reached = self.bias != float("-inf")
         return reached if allowed is None else reached & allowed
+
+
+def _scale_of(query: Tensor) -> float:
+    """1 / sqrt(K)."""
+    key_size = query.shape[-1]
+    if key_size == 0:
+        raise ValueError(f"scale: is None, must be a number as a query {_text(query)} has a key size of 0")
+    return float(key_size**-0.5)
 
 
 def _checked_seed(dropout: float, seed: Tensor | int | None) -> Tensor | None:

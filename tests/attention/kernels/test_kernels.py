@@ -478,6 +478,10 @@ def test_compiled_refuses_by_name(change, message):
         ),
         ({"bias": torch.zeros(4)}, "bias: has shape"),
         ({"bias": torch.zeros(2, 3, 5, 4, 1)}, "bias: "),
+        (
+            {"query": torch.zeros(2, 5, 3, 0), "key": torch.zeros(2, 4, 3, 0)},
+            r"scale: is None, must be a number as a query \[2, 5, 3, 0\] has a key size of 0",
+        ),
         ({"dropout": 1.0}, "dropout: is 1.0"),
         ({"dropout": 0.1}, "dropout_seed: is None, must be an integer as dropout is 0.1"),
         ({"dropout": 0.1, "dropout_seed": 2**63}, "dropout_seed: is 9223372036854775808, must be .* under 2\\*\\*63"),
