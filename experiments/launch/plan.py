@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -37,7 +38,7 @@ from experiments.launch.hydra_settings import (
     written,
 )
 from experiments.record.result_numbers import FIELDS, OF_SOME_RUNS, not_one_number
-from experiments.search.space import Space, space_of
+from experiments.search.space import NumberRange, Space, space_of
 from experiments.settings.group import Group
 from experiments.settings.ray_cluster import RayCluster
 from experiments.settings.run import Settings
@@ -194,7 +195,13 @@ def _ends(space: Space, primary: Primary) -> Iterator[Combination]:
         try:
             yield Combination(label, composer.compose(space.overrides(point)))
         except Mistake as mistake:
-            yield Combination(label, mistake)
+            yield Combination(label, Mistake(_hinted(str(mistake), space)))
+
+
+def _hinted(said: str, space: Space) -> str:
+    """What is said of a point, with the way to draw whole numbers for each setting whose interval has others."""
+    keys = "|".join(re.escape(each.key) for each in space.parameters if isinstance(each, NumberRange))
+    return re.sub(rf"(?m)^({keys}) = .*: must be a whole number$", r"\g<0>; int(interval(...)) draws these", said)
 
 
 def _checked(grid: Iterable[Combination], launcher: str, overrides: list[str], are_all: bool = True) -> list[Settings]:

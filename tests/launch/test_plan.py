@@ -162,6 +162,17 @@ def test_a_search_reads_a_word_though_none_of_its_ends_does():
         plan(CommandLine([*words, "model.position=learned"], ["-m"]))
 
 
+def test_an_interval_of_a_setting_that_is_whole_is_told_how_to_be_drawn():
+    pytest.importorskip("optuna")
+    search = ["hydra/sweeper=optuna_search", "layers=int(interval(1,2))"]
+    with pytest.raises(Mistake) as caught:
+        plan(CommandLine([*search, "heads=interval(1,6)", "norm=posst,pre"], ["-m"]))
+    lines = str(caught.value).splitlines()
+    assert lines[0].endswith("heads = 1.0: must be a whole number; int(interval(...)) draws these")
+    assert not any("int(interval" in line for line in lines if "heads = " not in line)
+    assert plan(CommandLine([*search, "heads=int(interval(1,6))"], ["-m"])).cells
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
