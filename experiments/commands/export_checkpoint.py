@@ -10,6 +10,7 @@ from experiments.commands.export_custom import custom_model
 from experiments.config.recorded import pretraining
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
+from experiments.files.disk import why_no_folder
 from experiments.files.durable import new_folder, or_elsewhere, to_json
 from experiments.record.folder import TOKENIZER, RunFolder
 from experiments.results.find import find_run
@@ -81,6 +82,8 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
     if target.exists() and target.samefile("."):
         # a shell would go on in the folder that was replaced
         raise Mistake(f"{target} is the current folder, which an export would replace", "name another folder")
+    if (reason := why_no_folder(target)) is not None:
+        raise Mistake(f"{target}: {reason}", "name another folder")
     run = RunFolder(find_run(name, runs))
     settings = pretraining(run)
     tokenizer = load(run.tokenizer_file())

@@ -239,9 +239,13 @@ def test_nothing_is_overwritten(bert, tmp_path):
         import_checkpoint(str(tmp_path / "runs/mine"), "", tmp_path / "runs", [])
 
 
-def test_a_target_that_cannot_be_made_is_said_with_what_an_export_can_choose(bert, tmp_path):
+def test_a_target_that_cannot_be_made_is_said_with_what_an_export_can_choose(bert, tmp_path, monkeypatch):
     import_checkpoint(str(bert), "mine", tmp_path / "runs", [])
     (tmp_path / "file").touch()
+    with pytest.raises(Mistake, match=r"file/there: a file stands where a folder should be\n  name another folder$"):
+        export_run("mine", tmp_path / "file" / "there", tmp_path / "runs", "best", None)
+    # a file that comes there while the model is loaded
+    monkeypatch.setattr("experiments.commands.export_checkpoint.why_no_folder", lambda path: None)
     with pytest.raises(Failure, match=r"file/there: a file stands .*; remove it, or name another FOLDER$"):
         export_run("mine", tmp_path / "file" / "there", tmp_path / "runs", "best", None)
 
