@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from experiments.commands.export_custom import custom_model
+from experiments.commands.export_custom import CUSTOM, custom_model
 from experiments.config.recorded import pretraining
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from experiments.data.tokenizer import Tokenizer
     from experiments.formats.format import Format
-
-CUSTOM = "transformers-custom"  # the --format of a `CustomModel`
 
 
 class ExportedModel(Protocol):

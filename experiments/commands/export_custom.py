@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from experiments.formats.format import Format
 
+CUSTOM = "transformers-custom"  # the --format of a `CustomModel`
+MODEL_TYPE = "attn"  # in its config.json
 PACKAGES = ("model", "settings", "files", "failures")  # of experiments, whose code the folder carries
 OF_MODEL = ("attention/", "experiments/model/")  # folders with what the user adds to a model
 # the class of transformers that loads a model of an architecture
@@ -64,7 +66,7 @@ def _config(settings: Settings, vocabulary_size: int) -> dict[str, object]:
     architecture = settings.objective.architecture
     auto = AUTO.get(architecture, "AutoModelForMaskedLM")
     return {
-        "model_type": "attn",
+        "model_type": MODEL_TYPE,
         "architectures": ["AttnModel"],
         "auto_map": {
             "AutoConfig": "configuration_attn.AttnConfig",

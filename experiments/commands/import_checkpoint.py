@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.commands.export_custom import CUSTOM, MODEL_TYPE
 from experiments.config.compose import compose
 from experiments.data.tokenizer import Tokenizer
 from experiments.failures.failure import Mistake
@@ -31,6 +32,9 @@ from experiments.tasks.pretraining import Pretraining
 if TYPE_CHECKING:
     from experiments.formats.format import Format
 
+# what the command itself decides
+DECIDED = {"runs": "--runs FOLDER names the folder of the run", "tokenizer": "the run has that of the checkpoint"}
+
 
 def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], check: bool = False) -> None:
     """Make `runs`/`name` from a local folder, or a name on the hub, with config.json, weights and a tokenizer.
@@ -43,6 +47,7 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     from experiments.record.checkpoint_file import MODEL, origin, restore, save, weights
 
     _check_no_run(Path(source))
+    _check_not_decided(overrides)
     given, name = name, name or Path(source).resolve().name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         said = "must consist of letters, digits, '.', '_' and '-'"
@@ -54,6 +59,7 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
         raise Mistake(f"{folder.path} exists already", "give another --name")
     checkpoint, origin_in_words = find_checkpoint(source)
     config = read_config(checkpoint)
+    _check_no_custom_export(config, checkpoint)
     format = format_of(config.get("model_type"))
     tokenizer = _resized(read_tokenizer(checkpoint), config.get("vocab_size"), checkpoint)
     _check_padding(format, config, tokenizer, checkpoint)
@@ -98,6 +104,22 @@ def _check_no_run(source: Path) -> None:
     """Raises Mistake for a run folder, which needs no import."""
     if (source / CONFIG).is_file() and not (source / "config.json").is_file():
         raise Mistake(f"{source} is a run folder already", "attn evaluate, heads, finetune and export take it as it is")
+
+
+def _check_not_decided(overrides: list[str]) -> None:
+    for text in overrides:
+        key = text.partition("=")[0]
+        if hint := DECIDED.get(key.partition(".")[0]):
+            raise Mistake(f"{text}: attn import does not use {key}", hint)
+
+
+def _check_no_custom_export(config: Mapping[str, Any], checkpoint: Path) -> None:
+    """Raises Mistake for what `attn export --format transformers-custom` wrote, which lacks the settings of its run."""
+    if config.get("model_type") == MODEL_TYPE:
+        raise Mistake(
+            f"{checkpoint}: `attn export --format {CUSTOM}` wrote it, and it cannot be imported",
+            "use the run that was exported; attn evaluate, heads and finetune take it as it is",
+        )
 
 
 def _resized(tokenizer: Tokenizer, size: object, checkpoint: Path) -> Tokenizer:

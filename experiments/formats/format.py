@@ -206,7 +206,7 @@ def format_of(model_type: object) -> Format:
     known = formats()
     if not isinstance(model_type, str) or model_type not in known:
         hint = did_you_mean(str(model_type), known)
-        raise Mistake(f"model_type = {as_yaml(model_type)}: must be one of {', '.join(known)}{hint}")
+        raise Mistake(f"model_type = {as_yaml(model_type)} of config.json: must be one of {', '.join(known)}{hint}")
     return known[model_type]
 
 

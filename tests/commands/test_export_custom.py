@@ -18,8 +18,8 @@ from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
-from experiments.commands.export_checkpoint import CUSTOM, export_run
-from experiments.commands.export_custom import custom_model
+from experiments.commands.export_checkpoint import export_run
+from experiments.commands.export_custom import CUSTOM, custom_model
 from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.config.compose import compose
 from experiments.config.groups import options

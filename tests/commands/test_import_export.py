@@ -169,8 +169,9 @@ def spoil(folder: Path, **keys: object) -> None:
     [
         (lambda folder: (folder / "config.json").unlink(), "there is no config.json"),
         (lambda folder: (folder / "config.json").write_text("{"), "not JSON"),
-        (lambda folder: spoil(folder, model_type="berd"), r"model_type = 'berd'.*did you mean bert"),
-        (lambda folder: spoil(folder, model_type=["bert"]), r"model_type = \['bert'\]: must be one of"),
+        (lambda folder: spoil(folder, model_type="berd"), r"model_type = 'berd' of config\.json.*did you mean bert"),
+        (lambda folder: spoil(folder, model_type=["bert"]), r"model_type = \['bert'\] of config\.json: must be one of"),
+        (lambda folder: spoil(folder, model_type="attn"), "transformers-custom` wrote it, and it cannot be imported"),
         (
             lambda folder: spoil(folder, num_attention_heads=0),
             r"num_attention_heads = 0 of config\.json: must be a whole number, at least 1",
@@ -368,6 +369,9 @@ def test_other_formats_there_and_back(other, text, tmp_path, capsys):
         ("model.activation=relu", "model.activation = 'relu': the model of .*theirs has 'gelu_tanh'"),
         ("variant=talking_heads", "variant.name = 'talking_heads': .* has 'multi_head'"),
         ("objective=masked", "objective.kind = 'masked': .* has 'causal'"),
+        ("runs=elsewhere", "runs=elsewhere: attn import does not use runs\n  --runs FOLDER names"),
+        ("tokenizer=wordpiece", "tokenizer=wordpiece: attn import does not use tokenizer\n  the run has that of"),
+        ("tokenizer.vocabulary_size=99", "attn import does not use tokenizer.vocabulary_size"),
     ],
 )
 @pytest.mark.parametrize("other", ["gpt2"], indirect=True)
