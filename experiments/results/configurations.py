@@ -15,7 +15,7 @@ from experiments.results.columns import SIZES, is_varied, telling
 from experiments.results.comparability import CONDITIONS, is_condition
 
 DIGESTS = ("corpus", "tokenizer digest")
-SHORT = 24  # characters of a value, which may be a digest
+SHORT = 24  # characters of a value, which may be a digest or a path
 
 
 @dataclass
@@ -181,10 +181,18 @@ def _texts(conditions: Sequence[dict[str, Any]]) -> list[str]:
     settings = [name for name in differing if name.partition(".")[0] not in DIGESTS]
     differing = settings if _different(flat, *settings) == len(flat) else differing
     texts = [
-        ", ".join(f"{name} {str(values[name])[:SHORT]}" for name in differing if name in values) for values in flat
+        ", ".join(f"{name} {_shortened(name, str(values[name]))}" for name in differing if name in values)
+        for values in flat
     ]
-    # two different digests may begin with the same shown characters
+    # two different digests may begin, and two paths end, with the same shown characters
     return [text if texts.index(text) == number else f"{text} [{number}]" for number, text in enumerate(texts)]
+
+
+def _shortened(name: str, text: str) -> str:
+    """The beginning of a digest; the end of anything else that is too long, because paths differ there."""
+    if len(text) <= SHORT or name.partition(".")[0] in DIGESTS:
+        return text[:SHORT]
+    return f"...{text[3 - SHORT :]}"
 
 
 def _different(flat: Sequence[Mapping[str, Any]], *names: str) -> int:

@@ -29,8 +29,8 @@ def tables_over_seeds(results: list[Fields], baseline: list[str]) -> list[list[F
     one is taken; without any, a table has no differences. Raises Mistake for a key that no run has.
     """
     eligible = set(map(id, matching(baseline, results)))
-    # a run whose settings are not known is of no configuration
-    known = [result for result in results if result["config"] is not None]
+    # a run whose settings are not known is of no configuration, and an imported one was never trained with its own
+    known = [result for result in results if result["config"] is not None and result["status"] != "imported"]
     return [table for of_task in by_task(known).values() for table in _tables(of_task, eligible)]
 
 

@@ -86,6 +86,14 @@ def test_conditions_are_told_apart_in_few_words():
     assert {says for _, says in grouped(*runs[:2])} == {"objective.kind causal", "objective.kind masked"}
 
 
+def test_of_a_long_path_in_the_conditions_the_end_is_said():
+    texts = [{"kind": "text", "train": f"/home/somebody/texts/of/{name}/train.txt"} for name in ("poems", "plays")]
+    says = {says for _, says in grouped(*(of(text["train"], data=text) for text in texts))}
+    assert says == {"data.train ...ts/of/poems/train.txt", "data.train ...ts/of/plays/train.txt"}
+    corpora = [of(name, corpus=name * 32) for name in ("ab", "cd")]
+    assert {says for _, says in grouped(*corpora)} == {"corpus.sha256 " + "ab" * 12, "corpus.sha256 " + "cd" * 12}
+
+
 def test_a_run_without_a_loss_is_not_finished():
     result = {"status": "done", "validation_loss": None, "seed": 0, "config": {}}
     row = {"variant": "multi_head", "seed": 0}

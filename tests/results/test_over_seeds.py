@@ -113,3 +113,9 @@ def test_a_run_whose_settings_are_not_known_is_of_no_configuration():
     ((row,),) = tables_over_seeds([unknown, *seeds("a", 5.0)], [])
     assert row["configuration"] == "talking_heads" and row["seeds"] == 1
     assert tables_over_seeds([unknown], []) == []
+
+
+def test_an_imported_run_is_of_no_configuration():
+    imported = small_result("bert", None, max_steps=800) | {"status": "imported"}
+    assert tables_over_seeds([imported, *seeds("a", 5.0)], []) == tables_over_seeds(seeds("a", 5.0), [])
+    assert tables_over_seeds([imported], []) == []
