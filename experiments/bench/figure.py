@@ -18,6 +18,8 @@ def check_plot(path: Path) -> None:
         raise Mistake(f"--plot {path}: must end in one of {', '.join(ENDINGS)}")
     if not path.parent.is_dir():
         raise Mistake(f"--plot {path}: there is no folder {path.parent}")
+    if path.is_dir():
+        raise Mistake(f"--plot {path}: is a folder", "name a file")
     check_installed("heads", "--plot", "matplotlib")
 
 

@@ -20,6 +20,7 @@ from attention.layers import attend as core
 from experiments.bench import rounds, side_by_side
 from experiments.bench.check import check
 from experiments.bench.contenders import Contender, build, initialized_model, made_up_batch
+from experiments.bench.figure import check_plot
 from experiments.bench.peers import PEERS
 from experiments.bench.side_by_side import groups
 from experiments.bench.worker import Turn, Worker, repeat
@@ -349,6 +350,13 @@ def test_a_launcher_and_a_search_are_refused(attn, words):
 
 
 @pytest.mark.usefixtures("inside")
+def test_a_figure_that_no_file_can_hold_is_refused_before_anything_is_measured(tmp_path):
+    (tmp_path / "speed.svg").mkdir()
+    for place, said in (("speed.svg", "is a folder"), ("nowhere/speed.svg", f"there is no folder {tmp_path}/nowhere")):
+        with pytest.raises(Mistake, match=f"--plot {tmp_path / place}: {said}"):
+            check_plot(tmp_path / place)
+
+
 def test_the_command_draws_what_it_prints(attn, tmp_path):
     check_drawing(attn, tmp_path)
 
