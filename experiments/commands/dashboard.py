@@ -62,8 +62,8 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
     run_count = len(data["runs"])
     line = f"{out}: {run_count:,} {plural('run', run_count)}"
     print(line + (", rewritten while they train; Ctrl-C ends it" if watch else ""), flush=True)
-    if show:
-        webbrowser.open(out.absolute().as_uri())
+    if show and not webbrowser.open(out.absolute().as_uri()):
+        warn("--open: this machine has no browser; open the file in one")
     if not watch:
         return
     try:

@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import time
+import webbrowser
 from html.parser import HTMLParser
 
 import pytest
@@ -138,6 +139,23 @@ def test_the_command_writes_one_file_and_says_where(make, tmp_path, capsys):
     os.mkfifo(pipe := tmp_path / "pipe.html")
     with pytest.raises(Failure, match=r"pipe.html: it is not a regular file; choose another --out$"):
         write_dashboard([], runs, pipe, watch=False, show=False)
+
+
+@pytest.mark.parametrize(("opens", "said"), [(True, ""), (False, "--open: this machine has no browser")])
+def test_the_page_is_opened_and_the_user_told_where_nothing_can_open_it(
+    make, tmp_path, monkeypatch, capsys, opens, said
+):
+    make("a")
+    opened = []
+
+    def open_page(address):
+        opened.append(address)
+        return opens
+
+    monkeypatch.setattr(webbrowser, "open", open_page)
+    write_dashboard([], tmp_path / "runs", tmp_path / "page.html", watch=False, show=True)
+    assert opened == [(tmp_path / "page.html").as_uri()]
+    assert capsys.readouterr().err == (f"{said}; open the file in one\n" if said else "")
 
 
 def test_a_page_replaces_only_a_page(make, tmp_path):
