@@ -18,7 +18,7 @@ from experiments.results.checked import ended_results, first_lines
 from experiments.results.columns import tables_of
 from experiments.results.comparability import differing_conditions, remarks, shared_its_machine
 from experiments.results.configurations import is_finished
-from experiments.results.find import where
+from experiments.results.find import NO_RUNS, where
 from experiments.results.over_seeds import BASELINE, DEVIATION, tables_over_seeds
 from experiments.results.selection import matching, settings_in, without_match
 
@@ -38,7 +38,7 @@ def compare_runs(
     results = matching(settings_in(selection, runs), ended)
     tables = tables_over_seeds(results, [*baseline]) if over_seeds else tables_of(results)
     if not tables:
-        hint = "" if ended else "attn train makes one; --runs names another folder"
+        hint = "" if ended else NO_RUNS
         if any(item.startswith("runs=") for item in selection):
             hint = "--runs FOLDER names another folder"
         raise Mistake(f"no finished run {where(runs)}{without_match(selection, ended)}", hint)

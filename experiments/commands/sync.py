@@ -9,7 +9,7 @@ from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.record.folder import CONFIG, RESULT, RunFolder
 from experiments.record.mirrors.wandb_sync import sync
-from experiments.results.find import find_runs, folders_in, where
+from experiments.results.find import NO_RUNS, find_runs, folders_in, where
 
 
 def sync_runs(names: list[str], runs: Path, project: str | None) -> ExitCode:
@@ -25,7 +25,7 @@ def sync_runs(names: list[str], runs: Path, project: str | None) -> ExitCode:
         path for path in folders_in(runs) if any((path / name).is_file() for name in (CONFIG, RESULT))
     ]
     if not folders:
-        raise Mistake(f"there are no runs {where(runs)}", "attn train makes one; --runs names another folder")
+        raise Mistake(f"there are no runs {where(runs)}", NO_RUNS)
     failures = sync(
         [*map(RunFolder, folders)], destination, print, runs_named=bool(names), project_named=project is not None
     )

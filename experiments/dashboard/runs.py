@@ -13,7 +13,7 @@ from experiments.record.folder import CONFIG, RunFolder, parse_config
 from experiments.record.result import UNKNOWN, Fields
 from experiments.results.checked import first_lines, marked_result
 from experiments.results.columns import by_task
-from experiments.results.find import where
+from experiments.results.find import NO_RUNS, where
 from experiments.results.index import Index
 from experiments.results.selection import matching, named_folders, settings_in, without_match
 
@@ -28,7 +28,7 @@ def chosen_runs(selection: list[str], runs: Path, index: Index, say: Callable[[s
     results = list(_readable(named_folders(selection, runs) or index.folders(), index, say))
     tasks = by_task(matching(settings_in(selection, runs), results))
     if not tasks:
-        hint = "" if results else "attn train makes one; --runs names another folder"
+        hint = "" if results else NO_RUNS
         raise Mistake(f"no run {where(runs)}{without_match(selection, results)}", hint)
     if len(tasks) > 1 and None not in tasks:
         raise Mistake(

@@ -10,6 +10,7 @@ from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 
 NUMBER = re.compile(r"(\d+)")
+NO_RUNS = "attn train makes one; --runs names another folder"  # the hint where there is no run at all
 KEPT_HEADS = "heads.json"  # in the folder of a smaller model that `attn heads` wrote, which is no run
 
 
@@ -32,7 +33,7 @@ def find_runs(name: str, runs: Path) -> list[Path]:
     folders = sorted(each for each in folder.glob("*") if fnmatchcase(each.name, pattern) and _is_run(each))
     if not folders:
         known = sorted(each.name for each in folder.glob("*") if _is_run(each))
-        hint = "`attn compare` lists the finished ones"
+        hint = "`attn compare` lists the finished ones" if known else NO_RUNS
         meant = did_you_mean(path.name, _with_starts(known))
         raise Mistake(f"there is no run {name!r} {where(folder)}{meant}", hint)
     return folders

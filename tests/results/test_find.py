@@ -43,7 +43,7 @@ def test_a_pattern_that_no_shell_has_read_is_looked_for_in_its_own_folder(runs, 
     for name in ("b**a", ".", "/"):
         with pytest.raises(Mistake, match="there is no run"):
             find_runs(name, runs)
-    with pytest.raises(Mistake, match="no run 'elsewhere/a' in elsewhere/"):
+    with pytest.raises(Mistake, match="'elsewhere/a' in elsewhere/, which does not exist\n  attn train makes one"):
         find_runs("elsewhere/a", runs)
     (runs / "talking_heads-l2-post").mkdir()
     (runs / "talking_heads-l2-post" / "config.yaml").touch()
