@@ -230,6 +230,11 @@ def test_modules_that_the_copy_in_an_export_could_not_replace_are_refused(loud, 
         shutil.rmtree(tmp_path / "there")
 
 
+def test_the_page_of_a_table_names_the_folder_in_its_command(attn, loud):
+    page = attn("table", "me2026/loud", f"plugins={loud}", "--render-only").stdout
+    assert f"command: attn table me2026/loud --budget nano plugins={loud.name}\n" in page
+
+
 @pytest.mark.campaign
 @pytest.mark.usefixtures("short_timings")
 def test_a_sweep_a_table_and_the_list_of_variants_have_it(attn, loud, short, tmp_path):

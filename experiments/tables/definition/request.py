@@ -12,6 +12,7 @@ from pathlib import Path
 from experiments.failures.wording import joined
 from experiments.files.digest import digest
 from experiments.record.folder import LOCATION_KEYS
+from experiments.settings import plugins
 from experiments.tables.definition.folder import check_name, files_start, read
 from experiments.tables.definition.overrides import by_stage, deciding, key_of
 from experiments.tables.definition.table import (
@@ -204,18 +205,18 @@ class Request:
     def command(self) -> str:
         """The command that makes the table.
 
-        Of a file it gives only the name, because folders differ between machines.
+        Of a file, or a folder of the user's own, it gives only the name, because folders differ between machines.
         """
         arguments = ["attn", "table", self.name, "--budget", self.budget_name, *self.options]
         if self.published_file:
             arguments += ["--published", self.published_file.name]
-        return shlex.join([*arguments, *map(without_folder, self.overrides)])
+        return shlex.join([*arguments, *own_folders(), *map(without_folder, self.overrides)])
 
     def tuning_command(self) -> str:
         """The command that tunes the learning rates of the request's settings, on the text of the budget."""
         budget = [] if self.budget_name == BUDGETS[0] else ["--budget", self.budget_name]
         settings = [override for override in self.untuned_overrides if key_of(override) != RATE]
-        return shlex.join(["attn", "table", self.name, *budget, "--tune", *settings])
+        return shlex.join(["attn", "table", self.name, *budget, "--tune", *own_folders(), *settings])
 
     @property
     def _claims_in_names(self) -> list[str]:
@@ -249,6 +250,11 @@ def load(name: str) -> Table:
 def portable_settings(overrides: Sequence[str]) -> list[str]:
     """The overrides that can change a result; files have no folder, because folders differ between machines."""
     return [*map(without_folder, deciding(overrides))]
+
+
+def own_folders() -> list[str]:
+    """The arguments that name the folders of the user's own, without the folders around them."""
+    return [*map(without_folder, plugins.arguments())]
 
 
 def without_folder(override: str) -> str:
