@@ -115,8 +115,11 @@ class Waiting:
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and the sample standard deviation; a deviation of 0 for a single value."""
+    """The mean and the sample standard deviation; a deviation of 0 for a single value, and for equal ones."""
     count = len(values)
+    if values.count(values[0]) == count:
+        # their mean may differ from them in its last digit, which would count as a spread
+        return values[0], 0.0
     mean = math.fsum(values) / count
     # much faster than numpy for a few values
     squares = math.fsum((value - mean) ** 2 for value in values)

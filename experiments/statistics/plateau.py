@@ -45,8 +45,9 @@ def mean_late_gain(results: Sequence[Mapping[str, Any]]) -> float | None:
 
 
 def unknown_gain(results: Sequence[Mapping[str, Any]]) -> str:
-    """Says how many of the runs were not evaluated before the last tenth of their steps; empty if all were."""
-    count = sum(result["late_gain"] is None for result in results)
+    """Says how many of the runs had no loss before the last tenth of their steps; empty if all had one."""
+    gains = [result["late_gain"] for result in results]
+    count = sum(gain is None or math.isnan(gain) for gain in gains)
     return f"was not evaluated before the last tenth of its steps with {_seeds(count, len(results))}" if count else ""
 
 

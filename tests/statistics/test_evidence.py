@@ -17,6 +17,7 @@ from experiments.statistics.evidence import (
     Planned,
     Waiting,
     interval,
+    mean_and_deviation,
     standard_error,
 )
 
@@ -108,6 +109,12 @@ def test_equal_differences_are_the_limit_of_differences_that_hardly_differ(count
     assert (evidence.half_width(count, 0.0) == 0.0) == (count >= 4)
     # Student's t has no such limit: with two of them, it would decide anything
     assert Planned().p_value(count, 0.5, 0.0, 0.0) == 1.0 and Planned().half_width(count, 0.0) == math.inf
+
+
+@pytest.mark.parametrize("count", range(2, 12))
+def test_the_rounding_of_a_mean_is_no_spread(count):
+    assert mean_and_deviation([0.1] * count) == (0.1, 0.0)
+    assert interval(Planned(), [0.1] * count) is None
 
 
 def test_a_plan_that_is_not_complete_says_nothing():
