@@ -206,7 +206,7 @@ def _finding(claim: Claim, judged: Judged, added: Judged) -> Finding:
     why = ""
     if judged.word == "not tested":
         marks = [mark for comparison in judged.comparisons for mark in comparison.marks]
-        why = _reasons(marks) or _rows_are_missing(claim, judged.comparisons)
+        why = reasons(marks) or _rows_are_missing(claim, judged.comparisons)
     elif judged.word == "not resolved":
         why = _what_would_resolve(claim, judged, outlook)
     return Finding(judged.comparisons, judged.word, judged.level, why, outlook)
@@ -288,7 +288,7 @@ def _differences(
     return {seed: sum(factor * scale(numbers[row][seed]) for row, factor in factors.items()) for seed in sorted(seeds)}
 
 
-def _reasons(marks: Iterable[Mark]) -> str:
+def reasons(marks: Iterable[Mark]) -> str:
     """Why rows may not decide a claim, each reason once; empty if all may."""
     return "; ".join(dict.fromkeys(f"the row {mark}" for mark in marks))
 
@@ -306,7 +306,7 @@ def _what_would_resolve(claim: Claim, judged: Judged, outlook: Outlook) -> str:
     is_or_are = f"{plural('comparison', len(undecided))} {'is' if len(undecided) == 1 else 'are'}"
     named = f"the undecided {is_or_are} {joined([_undecided(comparison, unit) for comparison in undecided])}"
     if outlook.marks:
-        return f"{named}; more {unit}s would not decide the claim if {SAME}: {_reasons(outlook.marks)}"
+        return f"{named}; more {unit}s would not decide the claim if {SAME}: {reasons(outlook.marks)}"
     if outlook.lacks_rows:
         return f"{named}; more {unit}s would not decide the claim if {SAME}: {_rows_are_missing(claim, comparisons)}"
     if claim.of == "step_time":

@@ -16,7 +16,7 @@ from experiments.tables.partial import SIGN
 from experiments.tables.rendering.needs import needs
 from experiments.tables.report import Report
 from experiments.tables.seeds import seeds_text
-from experiments.tables.verdict import TIME_MARGIN, UNDECIDED, Verdict
+from experiments.tables.verdict import TIME_MARGIN, UNDECIDED, Verdict, reasons
 
 # in the order of the headline
 WORDS = {
@@ -106,7 +106,11 @@ def details(verdict: Verdict, report: Report) -> list[Detail]:
             found.append(Detail(0, f"{scheme}: {finding.word}"))
             level = 1
         for comparison in finding.comparisons:
-            found.append(Detail(level, comparison_line(comparison, report, scheme, unit)))
+            line = comparison_line(comparison, report, scheme, unit)
+            # the reasons why a claim is not tested stand in the sentence on the claim
+            if comparison.marks and finding.word != "not tested":
+                line += f"; {reasons(comparison.marks)}"
+            found.append(Detail(level, line))
             steps = (f"step, which decides nothing: {_numbers(step, unit)}" for step in comparison.steps)
             found += [Detail(level + 1, step) for step in steps]
         if needed := needs(verdict, scheme, report):

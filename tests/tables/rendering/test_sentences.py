@@ -109,6 +109,20 @@ def test_the_ends_of_a_trend_are_said_to_cost_more():
     assert "For a trend, it is the first end of the fitted line minus the last." in closing_sentence(found)
 
 
+def test_a_comparison_that_is_not_tested_says_why_if_its_claim_is_decided():
+    table = load(NAME)
+
+    def lines(*parts: str) -> list[str]:
+        claims = {"C4": table.claims["C4"].model_copy(update={"parts": [*parts]})}
+        still_learns = {("h32", seed): done(loss, late_gain=0.25) for seed, loss in enumerate(LOSSES["h32"])}
+        found = made(still_learns, table=table.model_copy(update={"claims": claims}), step_times=NOT_MEASURED)
+        return [text for _, text in details(found.verdicts[0], found)]
+
+    why = ": not tested; the row h32 still gained 0.25 at the end of its training, no less than the difference (0.22)"
+    assert lines("h16 > h8", "h8 > h32")[1].endswith(why)
+    assert lines("h8 > h32")[0].endswith(": not tested"), "the sentence on the claim gives the reason"
+
+
 def test_a_margin_that_a_comparison_allows_is_no_part_of_its_difference():
     table = load(NAME)
     claims = {"C4": table.claims["C4"].model_copy(update={"parts": ["h8 ~ h16"]})}
