@@ -60,9 +60,11 @@ def write_index(folder: Path) -> Path:
         "comparisons share the verdict of their claim, it is the range of their means, else the mean with its 95% "
         "interval. The size of a trend is the difference between the two ends of a line fitted to its "
         "rows, and that of the time of a step is a ratio. Verdicts under several schemes of positions are listed in "
-        "brackets if they differ. If several pages decide the same claim, one of them counts, and its line names the "
-        "others. A page of planned seeds comes first, then one with more pairs, then a page of the whole table, then "
-        "one without missing cells, then the first by name."
+        "brackets if they differ. If a claim depends on positions, its size is given under each scheme. If several "
+        "pages decide the same claim, one of them counts, and its line names the others. A page of planned seeds comes "
+        "first, then one with more pairs, then a page of the whole table, then one without missing cells, then the "
+        "first by name. Each page keeps the chance of a wrong verdict on it below 5%, so of twenty pages, about one "
+        "may have a wrong verdict."
     )
     blocks = ["# Results", _counts(claims), how, as_markdown([*_rows(folder, reports, claims)])]
     if checks := [_row(folder, of_claim) for of_claim in claims if _origin(of_claim) == CHECK]:
@@ -187,14 +189,22 @@ def _page(folder: Path, name: str, title: str) -> str:
 
 
 def _size(verdict: Verdict, report: Report) -> str:
-    """The mean difference with its interval, or the range of the means of the comparisons with the claim's verdict."""
+    """The size of the differences of a claim: under each scheme of positions if it depends on them."""
+    findings = verdict.findings
+    if verdict.word == "depends":
+        return "; ".join(f"{scheme}: {_size_of(verdict, [scheme], of.word, report)}" for scheme, of in findings.items())
+    return _size_of(verdict, [*findings], verdict.word, report)
+
+
+def _size_of(verdict: Verdict, schemes: Sequence[str], word: str, report: Report) -> str:
+    """The mean difference with its interval, or the range of the means of the comparisons with this word."""
     known = [
         (comparison, mean, scheme)
-        for scheme, finding in verdict.findings.items()
-        for comparison in finding.comparisons
+        for scheme in schemes
+        for comparison in verdict.findings[scheme].comparisons
         if (mean := comparison.mean) is not None
     ]
-    shown = [each for each in known if each[0].word() == verdict.word] or known
+    shown = [each for each in known if each[0].word() == word] or known
     if not shown:
         return ""
     comparisons, means = [each[0] for each in shown], [each[1] for each in shown]

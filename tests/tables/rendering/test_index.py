@@ -75,6 +75,19 @@ def test_a_claim_whose_verdict_differs_between_schemes_lists_them(tmp_path, monk
     assert "| **not resolved** (learned: not resolved, rotary: holds) |" in index and "| **not resolved** |" in index
 
 
+def test_the_size_of_a_claim_that_depends_on_positions_is_given_under_each(tmp_path, monkeypatch):
+    table = with_claims(table_under("learned", "rotary"), one={"parts": ["h8 > h16", "h8 > h32"]})
+    monkeypatch.setattr("experiments.tables.archive.load", lambda name: table)
+    better = {("h16@learned", seed): done(loss - 0.25) for seed, loss in enumerate(LOSSES["h8"])}
+    noise = {("h16@learned", 0): done(LOSSES["h8"][0] - 0.26)}
+    page(made(better | noise, table=table), tmp_path)
+    (line,) = [line for line in write_index(tmp_path).read_text().splitlines() if line.startswith(f"| {NAME} |")]
+    assert cells(line)[4] == "**depends** (learned: reversed, rotary: holds)"
+    learned, rotary = cells(line)[5].split("; ")
+    assert learned.startswith("learned: validation_loss +0.252 [")
+    assert rotary == "rotary: validation_loss -0.313 to -0.217"
+
+
 def test_the_list_of_results_says_how_many_parameters_more_the_better_sides_have(tmp_path, monkeypatch):
     parts = {"one": ["h8 > h16"], "two": ["h8 > h16", "h8 > h32"], "three": ["h32 > h16"]}
     table = with_claims(**{key: {"parts": of_claim} for key, of_claim in parts.items()})
