@@ -45,9 +45,7 @@ MUTATIONS = [
         "if not 0 <= dropout <= 1",
         "attention/kernels/test_kernels.py",
     ),
-    Mutation(
-        "attention/kernels/problem.py", "query.shape[-1] ** -0.5 if", "1.0 if", "attention/kernels/test_kernels.py"
-    ),
+    Mutation("attention/kernels/problem.py", "float(key_size**-0.5)", "1.0", "attention/kernels/test_kernels.py"),
     Mutation(
         "attention/kernels/problem.py",
         "projection.query + projection.static",
