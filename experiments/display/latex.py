@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from experiments.display.rows import Row, is_number_column, readable, shared_by, title
 
@@ -16,8 +17,8 @@ ROOT, POWER = rf"sqrt\((?:{SYMBOL})\)", r"\^-?\d+(?:\.\d+)?"
 # of a negative number, and between two numbers
 MINUS = r"(?<![\w.)^-])-(?=\d)|(?<=\w )-(?= \d)"
 TIMES_TEN = r"e[-+]\d+"
-SIGNS = {"+-": r"\pm", ">=": r"\geq", "<=": r"\leq"}
-MATHEMATICS = re.compile(rf"(\b(?:{SYMBOL})|\b{ROOT}|{POWER}|(?<=\d){TIMES_TEN}\b|{MINUS}|\+-|[<>]=|[<>|])")
+SIGNS = {"+-": r"\pm", ">=": r"\geq", "<=": r"\leq", "log2": r"\log_2"}
+MATHEMATICS = re.compile(rf"(\b(?:{SYMBOL})|\b{ROOT}|{POWER}|(?<=\d){TIMES_TEN}\b|{MINUS}|\blog2\b|\+-|[<>]=|[<>|])")
 LONGEST_LINE = 30  # characters of a cell; a longer text has several lines
 
 
@@ -26,7 +27,12 @@ def as_latex(rows: list[Row]) -> str:
     shared = shared_by(rows)
     facts = ", ".join(f"{title(key)} {readable(key, value)}" for key, value in shared.items() if value is not None)
     said = [f"{tex(f'All rows: {facts}.')}\n"] if facts else []
-    return "\n".join([NEEDS, *said, tabular(rows, [key for key in rows[0] if key not in shared])])
+    return "\n".join([NEEDS, *ragged([*said, tabular(rows, [key for key in rows[0] if key not in shared])])])
+
+
+def ragged(lines: Iterable[str]) -> list[str]:
+    """Lines of a page without a straight right edge: names cannot be divided, and would reach into the margin."""
+    return [r"\begingroup\raggedright", *lines, r"\par\endgroup"]
 
 
 def tabular(rows: list[Row], keys: list[str]) -> str:
@@ -42,9 +48,9 @@ def tabular(rows: list[Row], keys: list[str]) -> str:
 
 def tex(text: str) -> str:
     """A text for LaTeX: special characters escaped, symbols and signs as mathematics."""
-    # every second piece is mathematics
+    # every second piece is mathematics; two hyphens, as before an option, would become a dash
     pieces = "".join(
-        _formula(piece) if place % 2 else "".join(SPECIAL.get(each, each) for each in piece)
+        _formula(piece) if place % 2 else "".join(SPECIAL.get(each, each) for each in piece).replace("--", "-{}-")
         for place, piece in enumerate(MATHEMATICS.split(text))
     )
     # a symbol and its power are one formula; a leading [ would begin an argument of what stands before it

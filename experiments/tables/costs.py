@@ -63,7 +63,7 @@ def list_tables() -> tuple[list[Row], str]:
     """A row for every table with its number of cells at each budget, and a caption; nothing is composed or measured."""
     rows: list[Row] = []
     for name, table in _tables():
-        counts: dict[str, int] = {budget: _count(Request(name, table, budget, range(1))) for budget in table.budgets}
+        counts: dict[str, int] = {budget: Request(name, table, budget, range(1)).cell_count for budget in table.budgets}
         rows.append({"table": name, "shows": table.shows} | {budget: counts.get(budget) for budget in BUDGETS})
     return rows, (
         "The numbers count the cells (runs) at each budget. attn table --dry-run estimates their cost on this machine."
@@ -147,7 +147,7 @@ def _baseline_cost(request: Request, clock: StepClock) -> list[float | None] | N
 def _cost_text(request: Request, prediction: Prediction) -> str:
     """The cost of all cells of a budget."""
     budget = request.budget
-    count = _count(request)
+    count = request.cell_count
     if prediction.seconds is None:
         return f"{count} cells, unknown time"
     time = rough_duration(count * prediction.seconds)
@@ -155,10 +155,6 @@ def _cost_text(request: Request, prediction: Prediction) -> str:
     tokens = f", {_short_count(count * prediction.tokens)} tokens" if prediction.tokens else ""
     finetunings = f", then {', '.join(budget.finetune)}" if budget.finetune else ""
     return f"{count} cells, {time}{memory}{tokens}{finetunings}"
-
-
-def _count(request: Request) -> int:
-    return len(request.configurations) * request.budget.seeds
 
 
 def _remaining_text(missing: Sequence[Prediction], at_once: int) -> str:

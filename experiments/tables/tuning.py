@@ -26,6 +26,7 @@ from experiments.tables.sources.choose import source_of
 
 STEP = math.sqrt(2)
 SEEDS = range(MOST_SEEDS, MOST_SEEDS + 2)  # of the trials, unless the user names others; no table needs them
+FEWEST_RATES = 3  # of a family: the best one and its neighbours
 FARTHEST = 8  # steps from the rate that the table has now: a factor of 16
 
 
@@ -75,6 +76,13 @@ def tune(request: Request, console: Console, workers: Workers = "auto") -> dict[
     return {family: _tuning(request, family, trials) for family, trials in families.items()}
 
 
+def fewest_trials(request: Request) -> int:
+    """The number of cells that `tune` trains if the present rate of every family is its best."""
+    untuned = [family for family, tuning in request.family_tunings.items() if not tuning.is_fair]
+    rows = sum(len(_first_and_last(request, family)) for family in untuned)
+    return rows * FEWEST_RATES * len(SEEDS)
+
+
 def as_yaml(tunings: Mapping[str, Tuning]) -> str:
     """The rates as `learning_rates` of a table's file has them."""
     lines = []
@@ -98,14 +106,19 @@ def _untuned(request: Request) -> list[str]:
 
 
 def _trials(request: Request, family: str) -> _Trials:
-    """The first and the last row of the family under each scheme, of which nothing has been tried."""
+    rows = _first_and_last(request, family)
+    chosen = request.family_tunings[family].chosen
+    return _Trials(chosen or _rate_of_settings(request, next(iter(rows.values()))), request.budget.better, rows)
+
+
+def _first_and_last(request: Request, family: str) -> dict[str, RowUnderScheme]:
+    """The first and the last row of the family under each scheme, by key."""
     rows: dict[str, RowUnderScheme] = {}
     of_family = [of for of in request.configurations.values() if of.definition.family == family]
     for scheme in dict.fromkeys(of.scheme for of in of_family):
         under_it = [of for of in of_family if of.scheme == scheme]
         rows |= {of.key: of for of in (under_it[0], under_it[-1])}
-    chosen = request.family_tunings[family].chosen
-    return _Trials(chosen or _rate_of_settings(request, next(iter(rows.values()))), request.budget.better, rows)
+    return rows
 
 
 def _rate_of_settings(request: Request, row: RowUnderScheme) -> float:

@@ -22,6 +22,8 @@ from tests.fixtures.record import small_result
         ("no W_q, d >= n - 1, 1 - 1/h", r"no $W_q$, d $\geq$ n $-$ 1, 1 $-$ 1/h"),
         ("[0.9, 1] and [2]", "{[}0.9, 1] and [2]"),
         ("4.6e-16 is noise", r"4.6$\times 10^{-16}$ is noise"),
+        ("fitted over log2 h", r"fitted over $\log_2$ h"),
+        ("attn table NAME --tune", "attn table NAME -{}-tune"),
         ("seeds 0-3, h_vx, -, a^b", r"seeds 0-3, h\_vx, -, a\^{}b"),
     ],
 )
@@ -32,7 +34,7 @@ def test_mathematics_is_mathematics(text, written):
 def test_what_all_rows_share_is_said_once_above_the_table():
     rows = [{"layers": 4, "heads": heads, "loss": loss, "norm": None} for heads, loss in ((6, 4.5), (12, 4.25))]
     said, table = as_latex(rows).split("\n\n", 1)
-    assert said == f"{NEEDS}\nAll rows: layers 4."
+    assert said == f"{NEEDS}\n\\begingroup\\raggedright\nAll rows: layers 4."
     assert re.findall(r"(.*) \\\\\n", table) == ["heads & loss", "6 & 4.5000", "12 & 4.2500"]
     # one row shares nothing with others
     assert "All rows" not in as_latex(rows[:1]) and "layers & heads & loss & norm" in as_latex(rows[:1])

@@ -86,6 +86,8 @@ def test_a_family_is_tuned_at_its_ends_with_seeds_that_no_table_has(tuned):
     assert {seed for _, cells in asked for _, seed in cells} == {1000, 1001}
     assert found["multi_head"].where.startswith("rows mh64 and mh4")
     assert found["multi_head"].where.endswith(", seeds 1000-1001, 800 steps in fp32")
+    request = Request("shazeer2020/heads_t5", untuned(load("shazeer2020/heads_t5")), "nano", range(4))
+    assert sum(len(cells) for _, cells in asked) == tuning.fewest_trials(request) == 48
     _, asked = tuned(3e-3, range(7, 8))
     assert {seed for _, cells in asked for _, seed in cells} == {7}, "the user's own"
 

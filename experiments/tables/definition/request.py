@@ -112,6 +112,11 @@ class Request:
         }
 
     @property
+    def cell_count(self) -> int:
+        """The number of cells with the seeds of the budget."""
+        return len(self.configurations) * self.budget.seeds
+
+    @property
     def gives_rate(self) -> bool:
         """Whether the user gives the learning rate."""
         return any(key_of(override) == RATE for override in self.overrides)

@@ -21,6 +21,7 @@ from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import BUDGETS
 from experiments.tables.rendering.sentences import CHECK, WORDS, clause, is_small, more_parameters
 from experiments.tables.report import Report
+from experiments.tables.tuning import fewest_trials
 from experiments.tables.verdict import Verdict
 
 INDEX = "README.md"
@@ -76,10 +77,12 @@ def write_index(folder: Path) -> Path:
         how = (
             "They have not been run as a whole with the present settings. Each command makes the table whose claim "
             "follows it. Where there are two, write the learning rates that the first one prints into the file of the "
-            "table, and then run the second."
+            "table, and then run the second. In brackets is the number of cells (runs) that a command trains at first. "
+            f"{_page(folder, 'performance.md', 'Speed and memory')} says how long one takes on a CPU, "
+            f"{_page(folder, 'gpu.md', 'On a GPU')} on a GPU, and `attn table NAME --dry-run` on your machine."
         )
         blocks += ["## Tables without results", how]
-        blocks += ["\n".join(f"* {_command(name)}: {load(name).shows}" for name in missing)]
+        blocks += ["\n".join(f"* {_commands(name)}: {load(name).shows}" for name in missing)]
     path = folder / INDEX
     write(path, "\n\n".join(blocks) + "\n")
     return path
@@ -167,13 +170,14 @@ def _clauses(counts: Counter[str]) -> list[str]:
     return [clause(word, str(counts[word]), counts[word]) for word in WORDS if word in counts]
 
 
-def _command(name: str) -> str:
-    """The commands that make a table."""
+def _commands(name: str) -> str:
+    """The commands that make a table, with their numbers of cells."""
     table = load(name)
     budget = next(iter(table.budgets))
+    request = Request(name, table, budget, range(1))
     command = f"attn table {name}" + (f" --budget {budget}" if budget != BUDGETS[0] else "")
-    first = f"`{command} --tune`, then " if _needs_tuning(Request(name, table, budget, range(1))) else ""
-    return f"{first}`{command} --until-resolved`"
+    trials = f"`{command} --tune` (at least {fewest_trials(request)}), then " if _needs_tuning(request) else ""
+    return f"{trials}`{command} --until-resolved` ({request.cell_count})"
 
 
 def _needs_tuning(request: Request) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from experiments.display.latex import NEEDS, tabular, tex
+from experiments.display.latex import NEEDS, ragged, tabular, tex
 from experiments.tables.rendering.page import Page
 from experiments.tables.rendering.sentences import Detail
 
@@ -22,14 +22,13 @@ def latex(page: Page) -> str:
     A table with many columns is divided into two, one below the other: the scores, and published numbers and costs. A
     table that is still wider than the line is scaled down to it.
     """
-    lines = [f"% {page.command}", f"% {page.title}", NEEDS]
-    lines += [f"{tex(text)}\n" for text in page.opening]
+    lines = [f"{tex(text)}\n" for text in page.opening]
     lines += [tabular(page.rows, keys) for keys in divided(list(page.rows[0]))]
     lines += [f"{tex(text)}\n" for text in page.notes]
     if page.claims:
         facts = [Detail(0, f"{name}: {fact}") for name, fact in page.facts if name in FACTS]
         lines += [*_nested_lists(_claims(page)), "", tex(page.closing), *_nested_lists(facts)]
-    return "\n".join(lines) + "\n"
+    return "\n".join([f"% {page.command}", f"% {page.title}", NEEDS, *ragged(lines)]) + "\n"
 
 
 def _claims(page: Page) -> Iterator[Detail]:

@@ -11,6 +11,7 @@ from experiments.statistics.evidence import MOST_SEEDS, Anytime, Waiting
 from experiments.tables.definition.request import configuration_key
 from experiments.tables.definition.table import BUDGETS
 from experiments.tables.report import Report
+from experiments.tables.tuning import FEWEST_RATES
 from experiments.tables.tuning import SEEDS as TRIAL_SEEDS
 from experiments.tables.until_resolved import FIRST_SEEDS
 from experiments.tables.verdict import UNDECIDED, Outlook, Verdict
@@ -18,7 +19,6 @@ from experiments.tables.verdict import UNDECIDED, Outlook, Verdict
 # of an H200 in fp32, with AT_ONCE runs of models of 4 layers, with their starts and evaluations (docs/gpu.md)
 AT_ONCE = 15
 LAYERS_TIMES_TOKENS_PER_SECOND = 4 * 457_000
-FEWEST_RATES = 3  # of a tuning: the best one and its neighbours
 
 
 def needs(verdict: Verdict, scheme: str, report: Report) -> str | None:

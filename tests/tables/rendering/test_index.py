@@ -176,7 +176,9 @@ def test_a_claim_of_several_pages_is_counted_once_and_a_page_of_one_claim_makes_
     for stem in ("me2026_heads-4-7", "me2026_heads"):
         (tmp_path / f"{stem}.md").unlink()
     index = write_index(tmp_path).read_text()
-    assert "Of 1 claim, 1 is reversed." in index and f"attn table {NAME} --until-resolved" in index
+    assert "Of 1 claim, 1 is reversed." in index
+    count = load(NAME).budgets["nano"].seeds * len(LOSSES)
+    assert f"* `attn table {NAME} --until-resolved` ({count}): " in index
 
 
 def test_a_page_of_planned_seeds_counts_before_one_of_the_whole_table(tmp_path):

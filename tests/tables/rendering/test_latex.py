@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,8 @@ from experiments.tables.rendering.latex import MOST_COLUMNS, divided
 from experiments.tables.rendering.render import render
 from tests.fixtures.latex import overfull_boxes
 from tests.tables.known import made
+
+RESULTS = Path(__file__).resolve().parents[3] / "docs" / "results"
 
 pytestmark = pytest.mark.usefixtures("heads_table")
 
@@ -49,6 +52,11 @@ def test_latex_compiles_and_fits_the_page(tmp_path):
     text = f"Some words.\n{render(made(), 'latex')}"
     packages = re.search(r"% needs \\usepackage\{(.*)\}", text)[1].split(",")
     assert overfull_boxes(text, packages, tmp_path) == []
+
+
+def test_the_results_compile_and_fit_the_page(tmp_path):
+    texts = [path.read_text() for path in sorted(RESULTS.glob("*.tex"))]
+    assert texts and overfull_boxes("\\clearpage\n".join(texts), ["booktabs", "graphicx"], tmp_path) == []
 
 
 def test_latex_says_as_much_of_a_claim_as_the_other_formats():
