@@ -10,6 +10,10 @@ from experiments.tables.partial import SIGN
 from experiments.tables.report import Line, Report
 
 HEADS = ("h_k", "h", "h_v")
+MOST_COLUMNS = 9  # of a table; with more, its numbers could not be read on a page
+NAMES = ("row", "positions")
+# besides published numbers, the columns of a second table
+BESIDE = ("rank (paper's)", "parameters", "step", "memory_bytes")
 
 
 def readable_table(report: Report) -> list[Row]:
@@ -17,6 +21,19 @@ def readable_table(report: Report) -> list[Row]:
     rows = [_row(line, report) for line in report.lines]
     keys = [key for key in rows[0] if any(row[key] is not None for row in rows)]
     return [{key: row[key] for key in keys} for row in rows]
+
+
+def divided(rows: list[Row]) -> list[list[Row]]:
+    """The rows as one table; if it had many columns, as two: the scores, and published numbers and costs.
+
+    The second one begins with the names of the rows.
+    """
+    keys = list(rows[0])
+    beside = [key for key in keys if key in BESIDE or key.startswith("published ")]
+    if len(keys) <= MOST_COLUMNS or not beside:
+        return [rows]
+    tables = [key for key in keys if key not in beside], [key for key in keys if key in (*NAMES, *beside)]
+    return [[{key: row[key] for key in columns} for row in rows] for columns in tables]
 
 
 def _row(line: Line, report: Report) -> Row:

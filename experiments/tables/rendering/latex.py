@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from experiments.display.latex import NEEDS, ragged, tabular, tex
+from experiments.tables.rendering.columns import divided
 from experiments.tables.rendering.page import Page
 from experiments.tables.rendering.sentences import Detail
 
-MOST_COLUMNS = 9  # of a table; with more, its numbers could not be read on a page
-NAMES = ("row", "positions")
-# besides published numbers, the columns of a second table
-BESIDE = ("rank (paper's)", "parameters", "step", "memory_bytes")
 # the conditions on which verdicts rest
 FACTS = ("seeds", "evidence", "plan", "margin", "margin of trends")
 
@@ -19,11 +16,10 @@ FACTS = ("seeds", "evidence", "plan", "margin", "margin of trends")
 def latex(page: Page) -> str:
     """The table, the verdicts and the notes. They need booktabs and graphicx.
 
-    A table with many columns is divided into two, one below the other: the scores, and published numbers and costs. A
-    table that is still wider than the line is scaled down to it.
+    A table that is wider than the line is scaled down to it.
     """
     lines = [f"{tex(text)}\n" for text in page.opening]
-    lines += [tabular(page.rows, keys) for keys in divided(list(page.rows[0]))]
+    lines += [tabular(rows, list(rows[0])) for rows in divided(page.rows)]
     lines += [f"{tex(text)}\n" for text in page.notes]
     if page.claims:
         facts = [Detail(0, f"{name}: {fact}") for name, fact in page.facts if name in FACTS]
@@ -45,11 +41,3 @@ def _nested_lists(details: Iterable[Detail]) -> Iterator[str]:
         yield rf"\item {tex(text)}"
         depth = 1 + level
     yield from depth * [r"\end{itemize}"]
-
-
-def divided(keys: list[str]) -> list[list[str]]:
-    """The columns of each table. A second one begins with the names of the rows."""
-    beside = [key for key in keys if key in BESIDE or key.startswith("published ")]
-    if len(keys) <= MOST_COLUMNS or not beside:
-        return [keys]
-    return [[key for key in keys if key not in beside], [key for key in keys if key in (*NAMES, *beside)]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from experiments.display.rows import as_markdown
+from experiments.tables.rendering.columns import divided
 from experiments.tables.rendering.page import JudgedClaim, Page
 
 INDENT = "    "  # Python-Markdown takes two spaces for none
@@ -18,7 +19,7 @@ def markdown(page: Page, figure: str = "") -> str:
     ]
     blocks = [f"# {page.title}", *page.opening, as_markdown(verdicts)]
     blocks += [f"![{page.title}]({figure})"] if figure else []
-    blocks += [as_markdown(page.rows), _items(page.notes)]
+    blocks += [*map(as_markdown, divided(page.rows)), _items(page.notes)]
     if page.claims:
         blocks += ["## Claims", *map(_claim, page.claims), page.closing]
     blocks += ["## Conditions", _items(f"{name}: {fact}" for name, fact in page.facts if name != "command")]

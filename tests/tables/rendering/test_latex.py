@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments.display.latex import tex
-from experiments.tables.rendering.columns import readable_table
-from experiments.tables.rendering.latex import MOST_COLUMNS, divided
+from experiments.tables.rendering.columns import MOST_COLUMNS
 from experiments.tables.rendering.render import render
 from tests.fixtures.latex import overfull_boxes
 from tests.tables.known import made
@@ -31,20 +30,6 @@ def test_latex_is_booktabs_and_escaped():
         assert lines and {len(re.split(r"(?<!\\)&", line)) for line in lines} == {len(columns)} <= {
             *range(MOST_COLUMNS + 1)
         }
-
-
-def test_no_column_is_lost_in_two_tables():
-    keys = list(readable_table(made())[0])
-    scores, costs = divided(keys)
-    assert {*scores, *costs} == {*keys} and {*scores} & {*costs} == {"row"}
-    assert scores[-1] == "difference" and costs[-1] == "memory_bytes"
-    published = [f"published {metric}" for metric in "abcdef"]
-    assert divided(["row", "positions", "difference", "step", *published, "mark"]) == [
-        ["row", "positions", "difference", "mark"], ["row", "positions", "step", *published]
-    ]  # fmt: skip
-    # of a table without any result yet
-    assert divided(["row", "what", "heads", "d_k", *published, "mark"])[0] == ["row", "what", "heads", "d_k", "mark"]
-    assert divided(keys[:4]) == [keys[:4]]
 
 
 def test_latex_compiles_and_fits_the_page(tmp_path):
