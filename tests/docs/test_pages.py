@@ -78,18 +78,18 @@ def test_every_setting_has_a_meaning():
 def test_a_verdict_of_a_table_stands_with_the_variants_that_it_has_rows_of(tmp_path):
     verdicts = runpy.run_path(str(ROOT / "scripts" / "write_variants.py"))["verdicts"]
     results = DOCS / "results"
-    for stem in ("shazeer2020_projections", "su2020_key_size", "su2020_key_size-C3-10-21"):
+    for stem in ("shazeer2020_projections-20-25", "follow_ups_today", "follow_ups_today-C8-4-9"):
         for ending in ("json", "md"):
             shutil.copy(results / f"{stem}.{ending}", tmp_path)
     found = verdicts(tmp_path)
-    says = "P_l or P_w alone makes no difference, and both together are better than either and than none"
-    page = "results/shazeer2020_projections.md"
-    line = f"[C9 of shazeer2020/projections]({page}) {says}: **not resolved** (nano, 0 to 4 seeds)"
-    assert found["logits_only"][0] == found["multi_head"][0] == line
-    assert not found.get("differential")
-    (of_two_pages,) = [line for line in found["multi_head"] if "[C3 of" in line]
-    assert "(results/su2020_key_size-C3-10-21.md)" in of_two_pages.partition(":")[0]
-    planned, earlier = "**holds** (nano, 12 seeds)", "[another page](results/su2020_key_size.md): not resolved, 4 seeds"
+    says = "Talking heads are equally good whether P_l and P_w start at random or from the identity"
+    page = "results/shazeer2020_projections-20-25.md"
+    line = f"[start of shazeer2020/projections]({page}) {says}: **not resolved** (nano, 6 seeds)"
+    assert line in found["talking_heads"] and line not in found["multi_head"]
+    assert found["differential"] and not found.get("collaborative")
+    (of_two_pages,) = [line for line in found["multi_head"] if "[C8 of" in line]
+    assert "(results/follow_ups_today-C8-4-9.md)" in of_two_pages.partition(":")[0]
+    planned, earlier = "**holds** (nano, 6 seeds)", "[another page](results/follow_ups_today.md): not resolved, 4 seeds"
     assert of_two_pages.endswith(f": {planned}; {earlier}"), "that of planned seeds decides"
 
 

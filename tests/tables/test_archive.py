@@ -66,7 +66,7 @@ def test_every_page_of_results_has_its_numbers():
 def test_the_list_of_results_is_that_of_the_present_code(tmp_path):
     folder = tmp_path / "docs" / "results"
     shutil.copytree(RESULTS, folder)
-    for page in ("verdicts.md", "tables.md"):
+    for page in ("verdicts.md", "tables.md", "performance.md", "gpu.md"):
         shutil.copy(RESULTS.parent / page, folder.parent)
     assert write_index(folder).read_text() == (RESULTS / "README.md").read_text()
 
