@@ -54,10 +54,10 @@ def recorded(request: Request, source: Source) -> StepTimes:
 
 
 def measure(request: Request, source: Source, console: Console) -> StepTimes:
-    """Time a training step of every row in interleaved rounds, and keep the times in the runs' folder.
+    """Time a training step of every row in rounds that interleave the rows of a scheme of positions, and keep the times
+    in the runs' folder.
 
-    Only the first scheme of positions is timed, because positions cost the same in all rows. Raises Mistake for a row
-    that cannot be built.
+    Raises Mistake for a row that cannot be built.
     """
     from experiments.bench.contenders import Contender
     from experiments.bench.rounds import Timing, timed
@@ -65,9 +65,14 @@ def measure(request: Request, source: Source, console: Console) -> StepTimes:
     rows = _settings_to_time(request, source)
     if not rows:
         return NOT_MEASURED
-    say(console, f"timing a step of {len(rows)} rows, {ROUNDS} rounds")
-    contenders = [Contender(settings, "step") for settings in rows.values()]
-    outcomes = dict(zip(rows, timed(contenders, ROUNDS), strict=True))
+    outcomes: dict[str, Timing | str] = {}
+    for scheme in request.schemes:
+        of_scheme = [key for key in rows if request.configurations[key].scheme == scheme]
+        under = f" under {scheme} positions" if scheme else ""
+        say(console, f"timing a step of {len(of_scheme)} rows{under}, {ROUNDS} rounds")
+        # ratios are those of rows under one scheme, and fewer rows need less memory at a time
+        contenders = [Contender(rows[key], "step") for key in of_scheme]
+        outcomes |= zip(of_scheme, timed(contenders, ROUNDS), strict=True)
     timings = {row: timing for row, timing in outcomes.items() if isinstance(timing, Timing)}
     for row, why in outcomes.items():
         if isinstance(why, str):
@@ -87,10 +92,8 @@ def measure(request: Request, source: Source, console: Console) -> StepTimes:
 
 
 def _settings_to_time(request: Request, source: Source) -> dict[str, Settings]:
-    """The settings of every row under the first scheme, by configuration."""
-    first = next(iter(request.schemes))
-    keys = (key for key, of in request.configurations.items() if of.scheme == first)
-    return {key: settings for key in keys if (settings := source.timed(key)) is not None}
+    """The settings of every row under every scheme, by configuration."""
+    return {key: settings for key in request.configurations if (settings := source.timed(key)) is not None}
 
 
 def _identity(rows: Mapping[str, Settings], kernels: Mapping[str, str]) -> str:

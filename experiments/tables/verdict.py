@@ -197,7 +197,7 @@ def _judge(
 
 
 def _schemes(claim: Claim, measures: Mapping[str, Measures]) -> dict[str, Measures]:
-    """The schemes under which a claim is decided. Only scores depend on positions."""
+    """The schemes under which a claim is decided. One on costs, which are not about positions, takes the first."""
     return dict(measures) if claim.of == "score" else {"": next(iter(measures.values()))}
 
 

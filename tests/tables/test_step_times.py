@@ -15,6 +15,7 @@ from experiments.tables.definition.request import Request, load
 from experiments.tables.sources.choose import source_of
 from experiments.tables.step_times import NOT_MEASURED, measure, recorded
 from tests.fixtures.tables import NAME
+from tests.tables.known import table_under
 
 pytestmark = pytest.mark.usefixtures("heads_table")
 
@@ -33,6 +34,22 @@ def test_times_with_other_overrides_are_kept_beside_them(tmp_path, monkeypatch):
     for request, source in (plain, deeper):
         assert recorded(request, source) == NOT_MEASURED != measure(request, source, Console(file=io.StringIO()))
     assert NOT_MEASURED not in (recorded(*plain), recorded(*deeper))
+
+
+def test_rows_are_timed_beside_those_under_the_same_positions(tmp_path, monkeypatch):
+    turn, asked = Turn(0.1, 0, ["sdpa"]), []
+
+    def timed(contenders, count):
+        asked.append({contender.settings.model.position for contender in contenders})
+        return [rounds.Timing([turn], turn, Work(1, 1, 1)) for _ in contenders]
+
+    monkeypatch.setattr(rounds, "timed", timed)
+    request = Request(NAME, table_under("rotary", "learned"), "nano", range(1), runs=tmp_path)
+    source = source_of(request, {key: of.definition for key, of in request.configurations.items()})
+    console = Console(file=io.StringIO())
+    assert [*measure(request, source, console).seconds] == [*request.configurations]
+    assert asked == [{"rotary"}, {"learned"}]
+    assert "timing a step of 3 rows under learned positions" in console.file.getvalue()
 
 
 def test_times_of_another_kernel_are_measured_again(tmp_path, monkeypatch):
