@@ -129,6 +129,23 @@ def test_the_width_of_all_heads_together_is_fixed(name, budget):
             assert of.row == "one" or config.key_size == int(re.sub(r"\D", "", of.row)), key
 
 
+@pytest.mark.parametrize("budget", ["nano", *in_campaigns(*BUDGETS[1:])])
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_width_that_is_a_share_of_the_hidden_size_divides_it(name, budget):
+    """Otherwise rows that are said to differ in their number of heads also differ in the width of all heads."""
+    table = load(name)
+    scheme = next(iter(table.schemes_at(budget)), "")
+    of_budget = parse(table.budgets[budget].overrides)
+    for key, of in Request(name, table, budget, range(1)).configurations.items():
+        if of.scheme == scheme:
+            overrides = merged(of_budget, parse(of.definition.overrides))
+            written = {override.partition("=")[0]: override for override in overrides}
+            config = compose(overrides)
+            for size in ("key_size", "value_size"):
+                if "floor_divide:${hidden_size}" in written.get(size, "floor_divide:${hidden_size}"):
+                    assert config.hidden_size % getattr(config, size) == 0, (key, size)
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("name", TRAINED)
 def test_larger_budgets_have_the_text_and_the_windows_of_their_tasks(name):
@@ -137,7 +154,7 @@ def test_larger_budgets_have_the_text_and_the_windows_of_their_tasks(name):
         of_budget = table.budgets[budget]
         row = next(iter(Request(name, table, budget, range(1)).configurations.values())).definition
         config = compose(merged(parse(of_budget.overrides), parse(row.overrides)))
-        if budget == "paper" and hasattr(config.data, "max_documents"):
+        if hasattr(config.data, "max_documents"):
             assert config.data.max_documents is None, "all of the text, so that it is not read over and over"
         if of_budget.finetune:
             assert config.length >= 128 and config.tokenizer.vocabulary_size >= 16384
