@@ -19,7 +19,7 @@ from experiments.tables.archive import restored
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import BUDGETS
-from experiments.tables.rendering.sentences import CHECK, WORDS, clause, is_small, more_parameters
+from experiments.tables.rendering.sentences import CHECK, WORDS, clause, is_small, more_parameters, more_time
 from experiments.tables.report import Report
 from experiments.tables.tuning import fewest_trials
 from experiments.tables.verdict import Verdict
@@ -217,15 +217,23 @@ def _size_of(verdict: Verdict, schemes: Sequence[str], word: str, report: Report
     metric = metric.removeprefix("log ")
     beside = ", less than the margin" if all(map(is_small, comparisons)) else ""
     if verdict.claim.paired_by == "seed":
-        times = [more_parameters(comparison, report, scheme) for comparison, _, scheme in shown]
-        shares = {f"{each:.2f}" if each else "" for each in times}
-        if most := max(filter(None, shares), key=float, default=""):
-            beside += f"; the better side has {'up to ' * (len(shares) > 1)}{most} times the parameters"
+        beside += "".join(
+            f"; the better side {verb} {most} times the {what}"
+            for verb, what, more in (("has", "parameters", more_parameters), ("takes", "time of a step", more_time))
+            if (most := _most([more(comparison, report, scheme) for comparison, _, scheme in shown]))
+        )
     if len(means) > 1:
         return f"{metric} {written(min(means))} to {written(max(means))}{beside}"
     bounds = comparisons[0].interval
     interval = f" [{written(bounds[0])}, {written(bounds[1])}]" if bounds else ""
     return f"{metric} {written(means[0])}{interval}{beside}"
+
+
+def _most(times: Sequence[float | None]) -> str:
+    """The largest of some factors, of which some may be missing; empty if all are."""
+    shares = {f"{each:.2f}" if each else "" for each in times}
+    most = max(filter(None, shares), key=float, default="")
+    return f"up to {most}" if most and len(shares) > 1 else most
 
 
 def _ratio(logarithm: float) -> str:

@@ -116,25 +116,37 @@ def _marks(comparisons: Sequence[Compared]) -> list[Mark]:
 
 
 def _cost(runs: Mapping[str, int], scheme: str, report: Report, steps: int = 1) -> str:
-    """The number of runs, and at `nano` their time: one after another on the table's machine, and
-    on one GPU.
+    """The number of runs, and at `nano` their time, as far as it is known: one after another on the table's machine,
+    and on one GPU.
 
     runs: the number of runs of each row. steps: how many times the steps of the table's own runs they have.
     """
     count = sum(runs.values())
     said = f"{count:,} {plural('run', count)}"
-    if report.request.budget_name != BUDGETS[0] or report.request.table.source != "runs":
-        return f"{said} (attn table {report.request.name} --dry-run estimates a run's time on a CPU or a GPU)"
-    here = [_seconds(report, scheme, row) for row in runs]
-    gpu = [_layers_times_tokens(report, scheme, row) for row in runs]
+    dry_run = f"attn table {report.request.name} --dry-run estimates"
+    is_nano = report.request.budget_name == BUDGETS[0]
+    on_machine = _total(runs, [_seconds(report, scheme, row) for row in runs]) if is_nano else None
     times = []
-    if on_machine := _total(runs, here):
-        times.append(f"{rough_duration(steps * on_machine)} one after another on this table's machine")
-    if on_gpu := _total(runs, gpu):
-        longest = max(each for each in gpu if each)
-        seconds = steps * max(on_gpu, AT_ONCE * longest) / LAYERS_TIMES_TOKENS_PER_SECOND
-        times.append(f"{rough_duration(seconds)} on one GPU (H200, fp32, {AT_ONCE} at once)")
-    return f"{said}: about {', or '.join(times)}" if times else said
+    if on_machine:
+        times.append(f"about {rough_duration(steps * on_machine)} one after another on this table's machine")
+    if is_nano and (on_gpu := _on_gpu(runs, scheme, report, steps)):
+        times.append(on_gpu)
+    if not times:
+        return f"{said} ({dry_run} a run's time on a CPU or a GPU)"
+    return f"{said}: {', or '.join(times)}" + ("" if on_machine else f" ({dry_run} a run's time on a CPU)")
+
+
+def _on_gpu(runs: Mapping[str, int], scheme: str, report: Report, steps: int) -> str | None:
+    """The time of runs on one GPU: at least that of their tokens, if sequences are padded, which was not timed there.
+    None if it is not known.
+    """
+    work = [_layers_times_tokens(report, scheme, row) for row in runs]
+    if not (total := _total(runs, work)):
+        return None
+    seconds = steps * max(total, AT_ONCE * max(filter(None, work))) / LAYERS_TIMES_TOKENS_PER_SECOND
+    padded = any(report.known(row, scheme, "tokens") % report.known(row, scheme, "steps") for row in runs)
+    about, beside = ("at least", ", if padding cost nothing") if padded else ("about", "")
+    return f"{about} {rough_duration(seconds)} on one GPU (H200, fp32, {AT_ONCE} at once{beside})"
 
 
 def _seconds(report: Report, scheme: str, row: str) -> float | None:
@@ -143,17 +155,13 @@ def _seconds(report: Report, scheme: str, row: str) -> float | None:
 
 
 def _layers_times_tokens(report: Report, scheme: str, row: str) -> float | None:
-    """The work of a run. Where steps were timed, the row counts with the baseline's layers, times the ratio of its step
-    to the baseline's.
-
-    None if steps differ in their number of tokens: padded sequences were not timed on a GPU.
+    """The work of a run, without padding. Where steps were timed, the row counts with the baseline's layers, times the
+    ratio of its step to the baseline's.
     """
     ratio = report.known(row, scheme, "step_time")
     layers = report.known(report.request.table.baseline if ratio else row, scheme, "layers")
     tokens, steps = (report.known(row, scheme, key) for key in ("tokens", "steps"))
-    if not (tokens and steps and layers) or tokens % steps:
-        return None
-    return tokens * layers * (ratio or 1.0)
+    return tokens * layers * (ratio or 1.0) if tokens and steps and layers else None
 
 
 def _total(runs: Mapping[str, int], of_one: Sequence[float | None]) -> float | None:

@@ -225,10 +225,8 @@ def _advantages(comparison: Compared, report: Report, scheme: str) -> Iterator[s
     worse, better = ends
     if times := more_parameters(comparison, report, scheme):
         yield f"{better} has {times:.2f} times the parameters of {worse}"
-    bounds = report.step_ratio_interval(better, worse)
-    if bounds and bounds[0] > TIME_MARGIN:
-        ratio = median(report.step_ratios(better, worse))
-        yield f"a step of {better} takes {ratio:.2f} times the time of one of {worse}"
+    if times := more_time(comparison, report, scheme):
+        yield f"a step of {better} takes {times:.2f} times the time of one of {worse}"
 
 
 def _unlike_machines(comparison: Compared, report: Report, scheme: str) -> Iterator[str]:
@@ -247,6 +245,15 @@ def more_parameters(comparison: Compared, report: Report, scheme: str) -> float 
         return None
     less, more = (report.known(row, scheme, "parameters") for row in ends)
     return more / less if more and less and math.log(more / less) > LEAST_PARAMETERS else None
+
+
+def more_time(comparison: Compared, report: Report, scheme: str) -> float | None:
+    """How many times as long a step of the better row takes as one of the worse row, if it clearly takes longer."""
+    if (ends := _ends(comparison, report, scheme)) is None:
+        return None
+    worse, better = ends
+    bounds = report.step_ratio_interval(better, worse)
+    return median(report.step_ratios(better, worse)) if bounds and bounds[0] > TIME_MARGIN else None
 
 
 def _ends(comparison: Compared, report: Report, scheme: str) -> tuple[str, str] | None:

@@ -88,7 +88,7 @@ def test_the_size_of_a_claim_that_depends_on_positions_is_given_under_each(tmp_p
     assert rotary == "rotary: validation_loss -0.313 to -0.217"
 
 
-def test_the_list_of_results_says_how_many_parameters_more_the_better_sides_have(tmp_path, monkeypatch):
+def test_the_list_of_results_says_what_the_better_sides_have_more_of(tmp_path, monkeypatch):
     parts = {"one": ["h8 > h16"], "two": ["h8 > h16", "h8 > h32"], "three": ["h32 > h16"]}
     table = with_claims(**{key: {"parts": of_claim} for key, of_claim in parts.items()})
     monkeypatch.setattr("experiments.tables.archive.load", lambda name: table)
@@ -98,11 +98,18 @@ def test_the_list_of_results_says_how_many_parameters_more_the_better_sides_have
         for row, losses in LOSSES.items()
         for seed, loss in enumerate(losses)
     }
-    page(made(changes, table=table), tmp_path)
+    seconds = {
+        row: {turn: second + 1e-4 * (turn % 3) for turn in range(12)}
+        for row, second in (("h8", 0.2), ("h16", 0.1), ("h32", 0.1))
+    }
+    page(made(changes, table=table, step_times=STEP_TIMES._replace(seconds=seconds)), tmp_path)
     index = write_index(tmp_path).read_text()
     one, two, three = (cells(line)[5] for line in index.splitlines() if line.startswith(f"| {NAME} |"))
-    assert one.endswith("]; the better side has 1.50 times the parameters")
-    assert two.endswith("; the better side has up to 2.00 times the parameters") and three.endswith("]")
+    assert one.endswith(
+        "]; the better side has 1.50 times the parameters; the better side takes 2.00 times the time of a step"
+    )
+    assert "; the better side has up to 2.00 times the parameters" in two
+    assert two.endswith("; the better side takes 2.00 times the time of a step") and three.endswith("]")
 
 
 def test_the_list_of_results_says_how_many_claims_hold_and_by_how_much(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from experiments.tables.definition.request import load
 from experiments.tables.rendering.sentences import details
 from experiments.tables.report import Report
 from experiments.tables.sources.source import CellOutcome
+from experiments.tables.step_times import NOT_MEASURED
 from tests.fixtures.tables import NAME
 from tests.tables.known import LOSSES, done, made, untuned_table
 
@@ -34,8 +35,8 @@ def test_a_claim_without_a_verdict_says_what_it_needs_on_its_machine_and_on_a_gp
     on_gpu = rough_duration(more * (1.25 + 1.5) * 1_228_800 / 457_000)
     runs = f"about {more} more seeds of h16 and h32, {2 * more} runs"
     assert needed(found) == [
-        f"{runs}: about {on_machine} one after another on this table's machine, or {on_gpu} on one GPU (H200, fp32, 15 "
-        "at once)"
+        f"{runs}: about {on_machine} one after another on this table's machine, or about {on_gpu} on one GPU (H200, "
+        "fp32, 15 at once)"
     ]
     assert needed(made()) == []
 
@@ -44,14 +45,23 @@ def test_few_runs_take_a_gpu_as_long_as_one_of_them():
     found = made({(row, seed): CellOutcome("missing") for row in ("h16", "h32") for seed in range(3, 6)})
     (text,) = needed(found)
     assert text.startswith("at least 1 more seed of h8, h16 and h32, 3 runs: ") and text.endswith(
-        "1.0 min on one GPU (H200, fp32, 15 at once)"
+        "or about 1.0 min on one GPU (H200, fp32, 15 at once)"
     )
 
 
-def test_the_time_of_padded_sequences_on_a_gpu_is_not_known():
+def test_the_time_of_padded_sequences_on_a_gpu_is_at_least_that_of_their_tokens():
     noisy = {("h32", seed): done(loss, tokens=1_228_801) for seed, loss in enumerate((3.9, 4.9, 4.2, 4.6, 4.1, 5.5))}
     (text,) = needed(made(noisy))
-    assert text.endswith(" one after another on this table's machine")
+    assert " on this table's machine, or at least " in text
+    assert text.endswith(" on one GPU (H200, fp32, 15 at once, if padding cost nothing)")
+
+
+def test_runs_whose_processor_time_is_not_known_have_their_time_on_a_gpu():
+    """As the runs of tables that measure trained models, of which no step is timed."""
+    noisy = {("h32", seed): done(loss) for seed, loss in enumerate((3.9, 4.9, 4.2, 4.6, 4.1, 5.5))}
+    (text,) = needed(made(noisy, step_times=NOT_MEASURED))
+    assert " runs: about " in text
+    assert text.endswith(" at once) (attn table me2026/heads --dry-run estimates a run's time on a CPU)")
 
 
 def test_a_claim_that_is_not_tested_says_what_would_test_it():
