@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import csv
 import re
 import runpy
 import shutil
@@ -13,8 +14,10 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from experiments.bench.answer import seeds_to_resolve
 from experiments.config.compose import compose
 from experiments.record.result_numbers import FIELDS
+from experiments.statistics.evidence import mean_and_deviation
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -171,3 +174,27 @@ def anchors(path: Path) -> set[str]:
         r"^#+ (.*)$", re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL), re.M
     )
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    ("stem", "positions", "rows"),
+    [
+        ("shazeer2020_heads", "rotary", ("th8", "mh8")),
+        ("shazeer2020_heads", "relative", ("th8", "mh8")),
+        ("shazeer2020_projections-C9-30-53", "rotary", ("both", "none")),
+        ("shazeer2020_projections-C9-30-53", "relative", ("both", "none")),
+        ("su2020_key_size-C3-10-21", "rotary", ("plus", "base")),
+        ("su2020_key_size-C3-10-21", "learned", ("plus", "base")),
+        ("follow_ups_today-C8-4-9", None, ("talking", "plain")),
+    ],
+)
+def test_the_cost_of_a_small_difference_is_that_of_the_results(stem, positions, rows):
+    losses: dict[str, dict[str, float]] = {row: {} for row in rows}
+    for cell in csv.DictReader((DOCS / "results" / f"{stem}_seeds.csv").open(encoding="utf-8")):
+        if cell["row"] in rows and cell.get("positions") == positions:
+            losses[cell["row"]][cell["seed"]] = float(cell["validation_loss"])
+    left, right = losses.values()
+    _, deviation = mean_and_deviation([left[seed] - right[seed] for seed in left])
+    numbers = f"(results/{stem}.md) | {len(left)} | {deviation:.4f} | {seeds_to_resolve(0.02, deviation)} |"
+    lines = [line for line in (DOCS / "recipe.md").read_text(encoding="utf-8").splitlines() if numbers in line]
+    assert any(f", {positions or 'next token'}" in line for line in lines)
