@@ -5,9 +5,10 @@ printed ones.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import attrgetter
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.files.durable import replacing
@@ -43,6 +44,8 @@ MARKERS: dict[str, dict[str, Any]] = {
 }
 FAMILIES = ("#1f5aa6", "#c4551a", "#2f8f4e", "#7b4ba0", "#8c6d1f", "#4f4f4f")
 ROW_INCHES = 0.28
+TEXT_ROWS = 0.6  # the height of a line about a claim, in rows of comparisons
+TEXT_WIDTH = 52  # of what a claim says, in characters
 DATES = {".svg": "Date", ".pdf": "CreationDate"}  # what the format calls the time of drawing, which is left out
 DODGE = 0.02  # between the families at one size, so that their error bars can be told apart; in powers of 2
 PUBLISHED: dict[str, Any] = {
@@ -65,8 +68,9 @@ def save_figure(report: Report, path: Path) -> bool:
         return False
     schemes = report.request.schemes
     footnote = partial_seeds(report)
-    rows = len(compared) + len({drawn.claim for drawn in compared})
-    height = max(2.6 * len(schemes) + 1, ROW_INCHES * rows + 1.4) + ROW_INCHES * len(footnote)
+    lines = list(_lines(compared))
+    height = max(2.6 * len(schemes) + 1, ROW_INCHES * sum(_rows(line) for line in lines) + 1.4)
+    height += ROW_INCHES * len(footnote)
     figure = Figure(figsize=(11, height), layout="constrained")
     if title := missing(report):
         figure.suptitle(title, fontsize=9)
@@ -77,7 +81,7 @@ def save_figure(report: Report, path: Path) -> bool:
     left.suptitle(f"means and standard errors{hollow}", fontsize=9)
     for axes, scheme in zip(left.subplots(len(schemes), 1, squeeze=False)[:, 0], schemes, strict=True):
         _draw_scores(axes, report, scheme)
-    _draw_differences(right.subplots(), report, compared)
+    _draw_differences(right.subplots(), report, lines)
     # so that the same numbers give the same bytes
     fixed: Any = {"svg.hashsalt": report.request.name, "svg.fonttype": "none"}
     with replacing(path) as temporary, rc_context(fixed):
@@ -143,15 +147,37 @@ def _signed(name: str, line: Line) -> str:
 
 
 class _Drawn(NamedTuple):
-    """A comparison of scores, its claim with the verdict, and what the paper prints for it."""
+    """A comparison of scores, its claim with the verdict and in words, and what the paper prints for it."""
 
     claim: str
+    says: str
     name: str
     comparison: Compared
     published: PublishedDifference | None
 
 
-def _draw_differences(axes: Axes, report: Report, compared: Sequence[_Drawn]) -> None:
+class _Text(NamedTuple):
+    """Lines about a claim, above its comparisons."""
+
+    name: str
+    is_heading: bool
+
+
+def _lines(compared: Sequence[_Drawn]) -> Iterator[_Drawn | _Text]:
+    """The comparisons below what their claims say."""
+    for (claim, says), of_claim in groupby(compared, attrgetter("claim", "says")):
+        if drawn := [each for each in of_claim if each.comparison.mean is not None]:
+            yield _Text(claim, is_heading=True)
+            yield _Text("\n".join(wrap(says, TEXT_WIDTH)), is_heading=False)
+            yield from drawn
+
+
+def _rows(line: _Drawn | _Text) -> float:
+    """The height of a line, in rows of comparisons."""
+    return TEXT_ROWS * (1 + line.name.count("\n")) if isinstance(line, _Text) else 1.0
+
+
+def _draw_differences(axes: Axes, report: Report, lines: Sequence[_Drawn | _Text]) -> None:
     """A forest plot: the mean paired difference and 95% interval of every comparison below its claim, with the margin
     shaded, and more lightly that of trends.
 
@@ -161,13 +187,10 @@ def _draw_differences(axes: Axes, report: Report, compared: Sequence[_Drawn]) ->
     for margin in filter(None, (budget.margin, budget.trend_margin)):
         axes.axvspan(-margin.value, margin.value, color="#000000", alpha=0.07, linewidth=0)
     axes.axvline(0, color="#000000", linewidth=0.8)
-    # a claim takes a line of its own
-    lines: list[_Drawn | str] = []
-    for claim, of_claim in groupby(compared, attrgetter("claim")):
-        if drawn := [each for each in of_claim if each.comparison.mean is not None]:
-            lines += [claim, *drawn]
-    placed = {place: line for place, line in enumerate(lines) if not isinstance(line, str)}
-    for place, (_, _, comparison, published) in placed.items():
+    ends = list(accumulate(_rows(line) for line in lines))
+    places = [end - _rows(line) / 2 for end, line in zip(ends, lines, strict=True)]
+    placed = {place: line for place, line in zip(places, lines, strict=True) if isinstance(line, _Drawn)}
+    for place, (_, _, _, comparison, published) in placed.items():
         mean, bounds, word = comparison.mean, comparison.interval, comparison.word()
         assert mean is not None
         if bounds:
@@ -176,12 +199,12 @@ def _draw_differences(axes: Axes, report: Report, compared: Sequence[_Drawn]) ->
         if published and published.comparable:
             axes.plot(published.value, place, **PUBLISHED)
         axes.plot(mean, place, **_marker(word))
-    names = [line if isinstance(line, str) else line.name for line in lines]
-    axes.set_yticks(range(len(lines)), names, fontsize=8)
+    axes.set_yticks(places, [line.name for line in lines], fontsize=8)
     for label, line in zip(axes.get_yticklabels(), lines, strict=True):
-        label.set_fontweight("bold" if isinstance(line, str) else "normal")
+        if isinstance(line, _Text):
+            label.set(**({"fontweight": "bold"} if line.is_heading else {"fontsize": 7, "multialignment": "right"}))
     axes.tick_params(axis="y", length=0)
-    axes.set_ylim(len(lines) - 0.5, -0.5)
+    axes.set_ylim(ends[-1] if ends else 0.5, 0)
     axes.locator_params(axis="x", nbins=6)  # more labels of five characters would touch
     in_words = {place: line.published for place, line in placed.items() if line.published}
     if in_words:
@@ -216,7 +239,7 @@ def _compared(report: Report) -> Iterator[_Drawn]:
             for part, comparison in zip(parts, finding.comparisons, strict=bool(finding.comparisons)):
                 written = comparison.sentence.partition(": ")[2].replace(", fitted over log2 ", ", by ")
                 name = written + (f" ({scheme})" if scheme else "")
-                yield _Drawn(claim, name, comparison, published_difference(part, report))
+                yield _Drawn(claim, verdict.claim.says, name, comparison, published_difference(part, report))
 
 
 def _size(lines: Sequence[Line]) -> str | None:

@@ -37,7 +37,8 @@ def test_every_form_counts_missing_cells_at_the_top_and_marks_what_is_not_over_a
 def test_the_figure_counts_missing_cells_and_marks_their_rows(tmp_path):
     write_all(uneven(), tmp_path)
     drawn = (tmp_path / "me2026_heads.svg").read_text()
-    for text in ("8 of 18 cells are missing", "C4: not resolved", "(!) h16: the mean covers seeds 0-1 of 0-3", ">(!)<"):
+    said = ("C4: not resolved", "The more heads the worse")
+    for text in ("8 of 18 cells are missing", *said, "(!) h16: the mean covers seeds 0-1 of 0-3", ">(!)<"):
         assert text in drawn
     write_all(made(), tmp_path)
     assert "(!)" not in (tmp_path / "me2026_heads.svg").read_text()
