@@ -119,16 +119,22 @@ class Report:
         own_first = [*under(scheme, self.lines), *self.lines]
         return _first(line.get(key) for line in own_first if line["row"] == row)
 
-    def step_ratios(self, row: str, other: str) -> list[float]:
-        """The ratio of the step times of two rows in each round of the bench, which times one scheme of positions."""
-        seconds = {self.request.configurations[key].row: of_row for key, of_row in self.step_seconds.items()}
-        return _ratios(seconds.get(row, {}), seconds.get(other, {}))
+    def step_ratios(self, row: str, other: str, scheme: str) -> list[float]:
+        """The ratio of the step times of two rows under a scheme of positions in each round of the bench.
 
-    def step_ratio_interval(self, row: str, other: str) -> Interval | None:
+        If the bench timed only another scheme, as it did for older pages, that one counts.
+        """
+        configurations = self.request.configurations
+        timed = [configurations[key].scheme for key in self.step_seconds]
+        counted = scheme if scheme in timed or not timed else timed[0]
+        first, second = (self.step_seconds.get(configuration_key(each, counted), {}) for each in (row, other))
+        return _ratios(first, second)
+
+    def step_ratio_interval(self, row: str, other: str, scheme: str) -> Interval | None:
         """The anytime-valid 95% interval of the mean logarithm of this ratio; None if it is infinite, and for ratios
         without any spread, which were not measured as such.
         """
-        ratios = self.step_ratios(row, other)
+        ratios = self.step_ratios(row, other, scheme)
         return interval(Anytime(), [math.log(ratio) for ratio in ratios]) if len({*ratios}) > 1 else None
 
     @cached_property

@@ -106,6 +106,6 @@ def _step(line: Line, report: Report) -> str | None:
     time, baseline = f"{1000 * line['step_seconds']:.0f} ms", report.request.table.baseline
     if not line["step_time"] or line["row"] == baseline:
         return time
-    bounds = report.step_ratio_interval(line["row"], baseline)
+    bounds = report.step_ratio_interval(line["row"], baseline, line["positions"])
     between = f" [{math.exp(bounds[0]):.2f}, {math.exp(bounds[1]):.2f}]" if bounds else ""
     return f"{time} (x{line['step_time']:.2f}{between})"

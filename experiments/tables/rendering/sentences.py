@@ -252,8 +252,8 @@ def more_time(comparison: Compared, report: Report, scheme: str) -> float | None
     if (ends := _ends(comparison, report, scheme)) is None:
         return None
     worse, better = ends
-    bounds = report.step_ratio_interval(better, worse)
-    return median(report.step_ratios(better, worse)) if bounds and bounds[0] > TIME_MARGIN else None
+    bounds = report.step_ratio_interval(better, worse, scheme)
+    return median(report.step_ratios(better, worse, scheme)) if bounds and bounds[0] > TIME_MARGIN else None
 
 
 def _ends(comparison: Compared, report: Report, scheme: str) -> tuple[str, str] | None:

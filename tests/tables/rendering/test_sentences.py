@@ -61,7 +61,15 @@ def test_a_difference_of_step_times_is_paired_by_round():
 
 def test_ratios_of_step_times_without_spread_have_no_interval():
     steady = made(step_times=STEP_TIMES._replace(seconds={"h8": dict.fromkeys(range(12), 0.1)}))
-    assert steady.step_ratios("h8", "h8") == [1.0] * 12 and steady.step_ratio_interval("h8", "h8") is None
+    assert steady.step_ratios("h8", "h8", "") == [1.0] * 12 and steady.step_ratio_interval("h8", "h8", "") is None
+
+
+def test_a_ratio_of_step_times_is_that_of_its_positions():
+    seconds = {f"{row}@{scheme}": {0: time} for row, scheme, time in (
+        ("h8", "learned", 1.0), ("h16", "learned", 2.0), ("h8", "rotary", 1.0), ("h16", "rotary", 3.0)
+    )}  # fmt: skip
+    found = made(table=table_under("learned", "rotary"), step_times=STEP_TIMES._replace(seconds=seconds))
+    assert [found.step_ratios("h16", "h8", scheme) for scheme in ("learned", "rotary")] == [[2.0], [3.0]]
 
 
 def test_what_a_better_loss_costs_is_said_under_every_scheme_though_one_is_timed():
