@@ -1,27 +1,36 @@
 #!/usr/bin/env bash
-# Make the papers' tables at the nano budget, in results/. Seeds are added where they decide most, for at most HOURS hours a table.
+# Make the pages of docs/results again, in results/ below the current folder, from runs in runs/.
 #
-#   scripts/tables.sh [HOURS] [KEY=VALUE ...]
+#   scripts/tables.sh --plan [PAGE ...]    first, and once: write down the seeds of the pages that have a plan
+#   scripts/tables.sh [PAGE ...]           train and write; if it is stopped, the same command continues
 #
-# Without a network, name the text: data=parquet data.documents=article data.train=FILE data.validation=FILE
+# PAGE is a name such as su2020_key_size-C3-10-21; without one, all pages are meant. The current folder contains the texts under the
+# names that the pages' commands give: train.parquet and validation.parquet of WikiText-2, and, for the tables of translation,
+# multi30k_train.parquet and multi30k_validation.parquet (docs/translation.md). Each page says what its runs take.
 set -euo pipefail
 
-hours=2
-if [[ ${1:-} =~ ^[0-9.]+$ ]]; then
-  hours=$1
+results=$(cd "$(dirname "${BASH_SOURCE[0]}")/../docs/results" && pwd)
+plan=false
+if [[ ${1:-} == --plan ]]; then
+  plan=true
   shift
 fi
+if (($# == 0)); then
+  set -- $(cd "$results" && ls -- *.json)
+fi
 
-# these tables train nothing
-for table in bhojanapalli2020/theorem1 vaswani2017/scaling xiong2020/gradients; do
-  attn table "$table" --out results
+for page; do
+  file=$results/${page%.json}.md
+  command=$(grep '^attn table ' "$file" | tail -n 1)
+  if ! $plan; then
+    bash -c "$command --out results"
+  elif grep -q '^\* plan: [^;]*$' "$file"; then # that of another page has its name after a semicolon
+    [[ $command =~ ' --seeds '([0-9]+)(-([0-9]+))? ]]
+    if [[ ${BASH_REMATCH[2]} ]]; then
+      first=${BASH_REMATCH[1]} last=${BASH_REMATCH[3]}
+    else # a number of seeds from 0 on
+      first=0 last=$((BASH_REMATCH[1] - 1))
+    fi
+    bash -c "${command/${BASH_REMATCH[0]}/ --seeds $first-$last} --plan $((last - first + 1))"
+  fi
 done
-for table in shazeer2020/heads bhojanapalli2020/table1 su2020/key_size shazeer2020/projections bhojanapalli2020/table2a \
-  bhojanapalli2020/table2b bhojanapalli2020/figure1 xiong2020/warmup lan2020/sharing shazeer2020/unequal shazeer2020/dynamic \
-  clark2019/head_distance shazeer2020/projection_structure britz2017/additive ioffe2015/batch_norm_padding \
-  follow_ups/mta_baseline follow_ups/today; do
-  attn table "$table" --until-resolved --hours "$hours" --out results "$@"
-done
-# docs/results/README.md names the tables of which a claim cannot hold before `attn table NAME --tune` has found learning rates.
-# shazeer2020/heads_t5, shazeer2020/albert and cordonnier2020/collaborative are left out: none of their rates is tuned.
-# vaswani2017/table3a and table3b are left out too, because they need sentence pairs (docs/translation.md).
