@@ -384,6 +384,9 @@ def table(
         bool, typer.Option("--tune", help="Tune the learning rates that have not been tuned, and print them.")
     ] = False,
     workers: Workers = AUTO,
+    rounds: Annotated[
+        int, typer.Option(metavar="N", min=2, help="Rounds in which a training step of each row is timed.")
+    ] = TableOptions.rounds,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and their cost; train nothing.")] = False,
     render_only: Annotated[
         bool, typer.Option("--render-only", help="Show the existing results; train nothing.")
@@ -424,7 +427,8 @@ def table(
     mode = check_read(TABLE, given_options(ctx), without_name if name is None else None)
     options = TableOptions(
         mode=mode, budget=budget, claims=claim or [], seeds=seeds, plan=plan, hours=hours,
-        workers=parse_workers(workers), published=published, runs=runs, format=format, out=out, wandb=wandb,
+        workers=parse_workers(workers), rounds=rounds, published=published, runs=runs, format=format, out=out,
+        wandb=wandb,
     )  # fmt: skip
     raise typer.Exit(show_table(name, overrides or [], options))
 

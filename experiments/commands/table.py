@@ -32,7 +32,7 @@ from experiments.tables.paper_differences import differences_from_paper
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.choose import source_of
 from experiments.tables.sources.source import Outcomes, Source
-from experiments.tables.step_times import NOT_MEASURED, StepTimes
+from experiments.tables.step_times import StepTimes
 
 if TYPE_CHECKING:
     from experiments.tables.report import Report
@@ -193,8 +193,8 @@ def _make(
     else:
         source.make(cells, request.group, progress, options.workers)
     outcomes = Outcomes(source)
-    if recorded == NOT_MEASURED and any(outcomes[cell].state == "done" for cell in cells):
-        return report(outcomes, step_times.measure(request, source, progress))
+    if recorded.rounds < options.rounds and any(outcomes[cell].state == "done" for cell in cells):
+        return report(outcomes, step_times.measure(request, source, progress, options.rounds))
     return report(outcomes)
 
 

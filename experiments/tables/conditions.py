@@ -68,8 +68,7 @@ def facts_of_cells(request: Request, outcomes: CellOutcomes, conditions: Conditi
     yield SEEDS, spans({seed for _, seed in outcomes})
     yield from ((PLAN, each.says) for each in conditions.other_plans)
     yield from _of_results(placed)
-    if seconds := conditions.step_times.seconds:
-        rounds = max(map(len, seconds.values()))
+    if rounds := conditions.step_times.rounds:
         yield STEP_TIMES, f"medians of {rounds} interleaved rounds on {conditions.step_times.device}"
 
 

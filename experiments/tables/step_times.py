@@ -20,7 +20,6 @@ from experiments.settings.run import Settings
 from experiments.tables.definition.request import Request
 from experiments.tables.sources.source import Source
 
-ROUNDS = 12  # an anytime-valid interval needs four rounds, and is narrow from about ten on
 STEP_TIMES_FOLDER = "steps"  # in the folder of the rendered tables
 
 
@@ -30,6 +29,12 @@ class StepTimes(NamedTuple):
     seconds: dict[str, dict[int, float]]  # configuration -> round -> seconds of a step
     device: str
     waited: float | None  # largest share of the time that a row's process waited for a core; None: unknown
+    kernels: Mapping[str, str] = {}  # configuration -> those that ran, joined by `+`
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds."""
+        return max((turn + 1 for of_row in self.seconds.values() for turn in of_row), default=0)
 
 
 NOT_MEASURED = StepTimes({}, "", None)
@@ -44,20 +49,21 @@ def recorded(request: Request, source: Source) -> StepTimes:
         if record["rows"] != _identity(rows, record["kernels"]) or record["device"] != _machine(rows):
             return NOT_MEASURED
         seconds = {
-            str(row): {turn: float(each) for turn, each in enumerate(of_row)}
+            str(row): {int(turn): float(each) for turn, each in of_row.items()}
             for row, of_row in record["seconds"].items()
         }
-        return StepTimes(seconds, str(record["device"]), record["waited"])
+        return StepTimes(seconds, str(record["device"]), record["waited"], record["kernels"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         # missing or damaged, so it is measured again
         return NOT_MEASURED
 
 
-def measure(request: Request, source: Source, console: Console) -> StepTimes:
+def measure(request: Request, source: Source, console: Console, count: int) -> StepTimes:
     """Time a training step of every row in rounds that interleave the rows of a scheme of positions, and keep the times
     in the runs' folder.
 
-    Raises Mistake for a row that cannot be built.
+    The `count` rounds include earlier ones, because nobody may choose between two measurements. Raises Mistake for a
+    row that cannot be built.
     """
     from experiments.bench.contenders import Contender
     from experiments.bench.rounds import Timing, timed
@@ -65,26 +71,30 @@ def measure(request: Request, source: Source, console: Console) -> StepTimes:
     rows = _settings_to_time(request, source)
     if not rows:
         return NOT_MEASURED
+    earlier = recorded(request, source)
+    first, more = earlier.rounds, count - earlier.rounds
     outcomes: dict[str, Timing | str] = {}
     for scheme in request.schemes:
         of_scheme = [key for key in rows if request.configurations[key].scheme == scheme]
         under = f" under {scheme} positions" if scheme else ""
-        say(console, f"timing a step of {len(of_scheme)} rows{under}, {ROUNDS} rounds")
+        say(console, f"timing a step of {len(of_scheme)} rows{under}, {more} rounds")
         # ratios are those of rows under one scheme, and fewer rows need less memory at a time
         contenders = [Contender(rows[key], "step") for key in of_scheme]
-        outcomes |= zip(of_scheme, timed(contenders, ROUNDS), strict=True)
+        outcomes |= zip(of_scheme, timed(contenders, more), strict=True)
     timings = {row: timing for row, timing in outcomes.items() if isinstance(timing, Timing)}
     for row, why in outcomes.items():
         if isinstance(why, str):
             say(console, f"{row}: its step could not be timed: {why}")
     kernels = {row: "+".join(timing.warm.kernels) for row, timing in timings.items()}
-    waits = [wait for timing in timings.values() if (wait := timing.waited) is not None]
+    same = [row for row, kernel in kernels.items() if earlier.kernels.get(row) == kernel]
+    seconds = {row: dict(enumerate(timing.seconds, first)) for row, timing in timings.items()}
+    waits = [earlier.waited, *(timing.waited for timing in timings.values())]
     record = {
         "rows": _identity(rows, kernels),
         "kernels": kernels,
         "device": _machine(rows),
-        "seconds": {row: timing.seconds for row, timing in timings.items()},
-        "waited": max(waits, default=None),
+        "seconds": seconds | {row: earlier.seconds[row] | seconds[row] for row in same},
+        "waited": max((wait for wait in waits if wait is not None), default=None),
     }
     folder_for(_path(request).parent)
     write_sealed(_path(request), record)
@@ -97,7 +107,7 @@ def _settings_to_time(request: Request, source: Source) -> dict[str, Settings]:
 
 
 def _identity(rows: Mapping[str, Settings], kernels: Mapping[str, str]) -> str:
-    """The digest of the rows and of the code that they compute with. kernels: those that ran, joined by `+`."""
+    """The digest of the rows and of the code that they compute with. kernels: those that ran."""
     of_rows = {
         row: [settings.model_dump(), code_digests(settings.model_dump(), kernels.get(row))]
         for row, settings in rows.items()

@@ -309,8 +309,6 @@ def _what_would_resolve(claim: Claim, judged: Judged, outlook: Outlook) -> str:
         return f"{named}; more {unit}s would not decide the claim if {SAME}: {reasons(outlook.marks)}"
     if outlook.lacks_rows:
         return f"{named}; more {unit}s would not decide the claim if {SAME}: {_rows_are_missing(claim, comparisons)}"
-    if claim.of == "step_time":
-        return f"{named}; more rounds would be needed than the table measures"
     fewest, more = outlook.have, outlook.more
     if more is None and fewest < 2:
         return f"{named}; give 4 {unit}s or more"

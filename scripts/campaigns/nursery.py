@@ -161,11 +161,10 @@ def table_of() -> int:
     from experiments.bench import rounds
     from experiments.commands.frame.options import TableOptions
     from experiments.commands.table import show_table
-    from experiments.tables import step_times
     from experiments.tables.definition import folder
 
-    folder.TABLES, step_times.ROUNDS, rounds.SHORTEST = Path(sys.argv[1]), 4, 0.01
-    return show_table(sys.argv[2], sys.argv[3:], TableOptions(workers=1))
+    folder.TABLES, rounds.SHORTEST = Path(sys.argv[1]), 0.01
+    return show_table(sys.argv[2], sys.argv[3:], TableOptions(workers=1, rounds=4))
 
 
 def prepare_here() -> None:

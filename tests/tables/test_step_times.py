@@ -32,7 +32,7 @@ def test_times_with_other_overrides_are_kept_beside_them(tmp_path, monkeypatch):
     )
     plain, deeper = table(tmp_path), table(tmp_path, "layers=2")
     for request, source in (plain, deeper):
-        assert recorded(request, source) == NOT_MEASURED != measure(request, source, Console(file=io.StringIO()))
+        assert recorded(request, source) == NOT_MEASURED != measure(request, source, Console(file=io.StringIO()), 1)
     assert NOT_MEASURED not in (recorded(*plain), recorded(*deeper))
 
 
@@ -47,9 +47,30 @@ def test_rows_are_timed_beside_those_under_the_same_positions(tmp_path, monkeypa
     request = Request(NAME, table_under("rotary", "learned"), "nano", range(1), runs=tmp_path)
     source = source_of(request, {key: of.definition for key, of in request.configurations.items()})
     console = Console(file=io.StringIO())
-    assert [*measure(request, source, console).seconds] == [*request.configurations]
+    assert [*measure(request, source, console, 1).seconds] == [*request.configurations]
     assert asked == [{"rotary"}, {"learned"}]
     assert "timing a step of 3 rows under learned positions" in console.file.getvalue()
+
+
+def test_more_rounds_are_added_to_those_of_the_same_kernel(tmp_path, monkeypatch):
+    request, source = table(tmp_path)
+    kernels, asked = {"h16": "compiled"}, []
+
+    def timed(contenders, count):
+        asked.append(count)
+        # a step of every later call takes longer
+        turns = [[Turn(0.1 * len(asked), 0, [kernels.get(row, "sdpa")])] * count for row in ("h8", "h16", "h32")]
+        return [rounds.Timing(of_row, of_row[0], Work(1, 1, 1)) for of_row in turns]
+
+    monkeypatch.setattr(rounds, "timed", timed)
+    quiet = Console(file=io.StringIO())
+    measure(request, source, quiet, 2)
+    kernels["h16"] = "blocked"
+    found = measure(request, source, quiet, 3)
+    assert asked == [2, 1] and found.rounds == 3
+    assert found.seconds == {
+        "h8": {0: 0.1, 1: 0.1, 2: 0.2}, "h16": {2: 0.2}, "h32": {0: 0.1, 1: 0.1, 2: 0.2}
+    }  # fmt: skip
 
 
 def test_times_of_another_kernel_are_measured_again(tmp_path, monkeypatch):
@@ -61,7 +82,7 @@ def test_times_of_another_kernel_are_measured_again(tmp_path, monkeypatch):
 
     monkeypatch.setattr(rounds, "timed", timed)
     assert recorded(request, source) == NOT_MEASURED
-    measured = measure(request, source, Console(file=io.StringIO()))
+    measured = measure(request, source, Console(file=io.StringIO()), 2)
     assert measured.seconds == {key: {0: 0.1, 1: 0.2} for key in ("h8", "h16", "h32")}
     assert recorded(request, source) == measured
     digests = step_times.code_digests

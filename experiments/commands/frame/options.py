@@ -30,12 +30,12 @@ TABLE: Modes = {
     LIST_OF_TABLES: "--format",
     COSTS_OF_TABLES: "--dry-run --runs --format",
     # it previews the same command without it
-    "--dry-run": f"--seeds --workers {_SHOWN}",
+    "--dry-run": f"--seeds --workers --rounds {_SHOWN}",
     "--plan": "--budget --claim --seeds --runs",
     "--tune": "--budget --seeds --workers --runs",
     "--render-only": f"--seeds {_SHOWN}",
-    "--until-resolved": f"--hours --workers {_SHOWN}",
-    TRAINING: f"--seeds --workers {_SHOWN}",
+    "--until-resolved": f"--hours --workers --rounds {_SHOWN}",
+    TRAINING: f"--seeds --workers --rounds {_SHOWN}",
 }
 DASHBOARD: Modes = {
     "--wandb": "--runs --project",
@@ -59,6 +59,7 @@ class TableOptions:
     plan: int | None = None  # number of seeds to plan; nothing else is then done
     hours: float | None = None  # None: without a limit
     workers: Workers = AUTO
+    rounds: int = 12  # of the bench; an anytime-valid interval needs four, and is narrow from about ten on
     published: Path | None = None
     runs: Path = RUNS
     format: TableFormat = "table"

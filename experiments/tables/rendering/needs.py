@@ -33,7 +33,7 @@ def needs(verdict: Verdict, scheme: str, report: Report) -> str | None:
             return _other_budget(verdict, report)
         return "; ".join(_better_trainings(_marks(finding.comparisons), scheme, report))
     if verdict.claim.of == "step_time":
-        return "more rounds than the table measures"
+        return _more_rounds(finding.outlook, scheme, report)
     if any(isinstance(each.evidence, Waiting) for each in finding.comparisons):
         return "the other cells of its plan"
     if marks := [*_marks(finding.outlook.comparisons), *finding.outlook.marks]:
@@ -58,6 +58,16 @@ def _more_seeds(outlook: Outlook, scheme: str, report: Report) -> str:
         seeds, size = more, "about "
     said = f"{size}{seeds:,} more {plural('seed', seeds)} of {joined(rows)}"
     return f"{said}, {_cost(dict.fromkeys(rows, seeds), scheme, report)}"
+
+
+def _more_rounds(outlook: Outlook, scheme: str, report: Report) -> str:
+    have, more = outlook.have, outlook.more
+    if more is None:
+        return f"over {MOST_SEEDS:,} rounds on a quiet machine, each of which times a step of every row"
+    seconds = sum(filter(None, (line["step_seconds"] for line in report.lines)))
+    time = f", at least {rough_duration(more * seconds)} on this table's machine" if seconds else ""
+    rounds = f"about {more:,} more {plural('round', more)} on a quiet machine (--rounds {have + more})"
+    return f"{rounds}{time}, each of which times a step of every row"
 
 
 def _better_trainings(marks: Sequence[Mark], scheme: str, report: Report) -> Iterator[str]:

@@ -20,18 +20,18 @@ HANDED_TO = {
 NAME = "shazeer2020/heads"
 # the options that each mode refuses
 REFUSED = {
-    "table": "--budget --claim --seeds --plan --until-resolved --hours --tune --workers --render-only --published "
-    "--runs --out --wandb",
-    "table --dry-run": "--budget --claim --seeds --plan --until-resolved --hours --tune --workers --render-only "
-    "--published --out --wandb",
-    "table layers=2 --dry-run": "--budget --claim --seeds --plan --until-resolved --hours --tune --workers "
+    "table": "--budget --claim --seeds --plan --until-resolved --hours --tune --workers --rounds --render-only "
+    "--published --runs --out --wandb",
+    "table --dry-run": "--budget --claim --seeds --plan --until-resolved --hours --tune --workers --rounds "
     "--render-only --published --out --wandb",
+    "table layers=2 --dry-run": "--budget --claim --seeds --plan --until-resolved --hours --tune --workers "
+    "--rounds --render-only --published --out --wandb",
     f"table {NAME} --dry-run": "--plan --until-resolved --hours --tune --render-only",
-    f"table {NAME} --plan 4": "--until-resolved --hours --tune --workers --dry-run --render-only --published --format "
-    "--out --wandb",
-    f"table {NAME} --tune": "--claim --plan --until-resolved --hours --dry-run --render-only --published --format "
-    "--out --wandb",
-    f"table {NAME} --render-only": "--plan --until-resolved --hours --tune --workers --dry-run",
+    f"table {NAME} --plan 4": "--until-resolved --hours --tune --workers --rounds --dry-run --render-only --published "
+    "--format --out --wandb",
+    f"table {NAME} --tune": "--claim --plan --until-resolved --hours --rounds --dry-run --render-only --published "
+    "--format --out --wandb",
+    f"table {NAME} --render-only": "--plan --until-resolved --hours --tune --workers --rounds --dry-run",
     f"table {NAME} --until-resolved": "--seeds --plan --tune --dry-run --render-only",
     f"table {NAME}": "--hours",
     "dashboard": "--project",

@@ -13,7 +13,7 @@ from experiments.tables.definition.request import load
 from experiments.tables.rendering.sentences import details
 from experiments.tables.report import Report
 from experiments.tables.sources.source import CellOutcome
-from experiments.tables.step_times import NOT_MEASURED
+from experiments.tables.step_times import NOT_MEASURED, StepTimes
 from tests.fixtures.tables import NAME
 from tests.tables.known import LOSSES, done, made, untuned_table
 
@@ -39,6 +39,20 @@ def test_a_claim_without_a_verdict_says_what_it_needs_on_its_machine_and_on_a_gp
         "fp32, 15 at once)"
     ]
     assert needed(made()) == []
+
+
+def test_a_ratio_of_step_times_needs_more_rounds_and_an_option_asks_for_them():
+    table = load(NAME)
+    time = table.claims["C4"].model_copy(update={"of": "step_time", "parts": ["h16 > h8"]})
+    turns = (0.124, 0.126, 0.1, 0.13, 0.12, 0.09, 0.14, 0.12)
+    seconds = {"h8": dict.fromkeys(range(8), 0.11), "h16": dict(enumerate(turns))}
+    found = made(table=table.model_copy(update={"claims": {"time": time}}), step_times=StepTimes(seconds, "", 0.0))
+    (finding,) = found.verdicts[0].findings.values()
+    more = finding.outlook.more
+    assert more and needed(found) == [
+        f"about {more} more rounds on a quiet machine (--rounds {8 + more}), at least "
+        f"{rough_duration(more * (0.11 + 0.122))} on this table's machine, each of which times a step of every row"
+    ]
 
 
 def test_few_runs_take_a_gpu_as_long_as_one_of_them():
