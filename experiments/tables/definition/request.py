@@ -219,9 +219,16 @@ class Request:
 
     def tuning_command(self) -> str:
         """The command that tunes the learning rates of the request's settings, on the text of the budget."""
-        budget = [] if self.budget_name == BUDGETS[0] else ["--budget", self.budget_name]
         settings = [override for override in self.untuned_overrides if key_of(override) != RATE]
-        return shlex.join(["attn", "table", self.name, *budget, "--tune", *own_folders(), *settings])
+        return self._at_budget("--tune", settings)
+
+    def dry_run_command(self) -> str:
+        """The command that estimates the time of cells with the request's settings, on the text of the budget."""
+        return self._at_budget("--dry-run", self.untuned_overrides)
+
+    def _at_budget(self, mode: str, settings: Sequence[str]) -> str:
+        budget = [] if self.budget_name == BUDGETS[0] else ["--budget", self.budget_name]
+        return shlex.join(["attn", "table", self.name, *budget, mode, *own_folders(), *settings])
 
     @property
     def _claims_in_names(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from experiments.display.numbers import rough_duration
 from experiments.failures.wording import joined, plural
@@ -115,8 +116,8 @@ def _other_budget(verdict: Verdict, report: Report) -> str:
     rows = {row for part in claim.parsed() for row in part.rows}
     for name in table.budgets:
         if rows <= set(table.rows_at(name)) and (claim.budgets is None or name in claim.budgets):
-            command = f"attn table {report.request.name} --budget {name} --dry-run"
-            return f"the budget {name}, made for a GPU; {command} estimates its time on a CPU or a GPU"
+            other = replace(report.request, budget_name=name, overrides=())
+            return f"the budget {name}, made for a GPU; {other.dry_run_command()} estimates its time on a CPU or a GPU"
     return "a budget with these rows"
 
 
@@ -133,7 +134,7 @@ def _cost(runs: Mapping[str, int], scheme: str, report: Report, steps: int = 1) 
     """
     count = sum(runs.values())
     said = f"{count:,} {plural('run', count)}"
-    dry_run = f"attn table {report.request.name} --dry-run estimates"
+    dry_run = f"{report.request.dry_run_command()} estimates"
     is_nano = report.request.budget_name == BUDGETS[0]
     on_machine = _total(runs, [_seconds(report, scheme, row) for row in runs]) if is_nano else None
     times = []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from experiments.display.numbers import rough_duration
+from experiments.settings import plugins
 from experiments.statistics.comparison import claim_seeds
 from experiments.statistics.evidence import Planned
 from experiments.tables.definition.request import load
@@ -99,6 +101,26 @@ def test_a_claim_that_is_not_tested_says_what_would_test_it():
     assert first.startswith("a tuned rate of the family multi_head ") and "new runs of the row h16" in first and second
     (text,) = needed(made(overrides=("max_steps=10",)))
     assert "(attn table me2026/heads --tune max_steps=10), and new runs of the row h16" in text
+
+
+def test_the_commands_of_what_is_needed_name_the_budget_the_settings_and_the_folders_of_the_users_own(monkeypatch):
+    monkeypatch.setattr(plugins, "_code", [Path("/home/me/mine")])
+    table, (nano,) = load(NAME), load(NAME).budgets.values()
+    small = nano.model_copy(update={"overrides": f"{nano.overrides} max_steps=10"})
+    measured = table.model_copy(update={"source": "theorem1", "budgets": {"nano": nano, "small": small}})
+    found = noisy_rows(measured)
+    small_request = replace(found.request, budget_name="small", overrides=("max_steps=20", "data.train=book.txt"))
+    commands = ("attn table me2026/heads --dry-run", "attn table me2026/heads --budget small --dry-run")
+    words = (" plugins=mine", " plugins=mine max_steps=20")
+    for request, command, more in zip((found.request, small_request), commands, words, strict=True):
+        (text,) = needed(replace(found, request=request))
+        assert text.endswith(f" ({command}{more} estimates a run's time on a CPU or a GPU)")
+    # the smallest budget does not have all rows of the claim
+    budgets = {"nano": nano.model_copy(update={"rows": ["h8", "h16"]}), "small": small}
+    fewer = made(table=found.request.table.model_copy(update={"budgets": budgets}))
+    assert needed(replace(fewer, request=replace(fewer.request, overrides=("learning_rate=1e-3",)))) == [
+        f"the budget small, made for a GPU; {commands[1]} plugins=mine estimates its time on a CPU or a GPU"
+    ]
 
 
 def noisy_rows(table=None) -> Report:
