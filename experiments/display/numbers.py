@@ -8,6 +8,11 @@ def megabytes(size: int | None) -> str:
     return "" if size is None else f"{size / 1e6:,.0f} MB"
 
 
+def flops(count: float) -> str:
+    """A number of FLOPs as text in MFLOPs of 10^6, or in kFLOPs if it is less than one of them."""
+    return f"{count / 1e6:,.1f} MFLOPs" if count >= 1e6 else f"{count / 1e3:.1f} kFLOPs"
+
+
 def duration(seconds: float) -> str:
     """A time that has passed or is left in a run, to the second below an hour: 12s, 3m05s, 2h07m."""
     whole = round(seconds)

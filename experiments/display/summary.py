@@ -9,7 +9,7 @@ import textwrap
 from pathlib import Path
 from typing import TextIO
 
-from experiments.display.numbers import duration, megabytes, number, significant, words
+from experiments.display.numbers import duration, flops, megabytes, number, significant, words
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 
@@ -37,7 +37,7 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
     rate, several = result.tokens_per_second, result.devices > 1
     speed = number(rate, ",.0f", " tok/s")
     spread = number(result.tokens_per_second_spread, ",.0f", "", " +- ")
-    cost, meaning, memory = result.flops_per_token, result.throughput_meaning, megabytes(result.peak_memory_bytes)
+    meaning, memory = result.throughput_meaning, megabytes(result.peak_memory_bytes)
     if several and rate is not None:
         spread += f" on {result.devices} devices, {rate / result.devices:,.0f} each"
     if several and memory:
@@ -68,7 +68,7 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
         ("speed", speed and f"{speed}{spread}" + (f" ({meaning})" if meaning else "")),
         ("peak memory", memory and memory + (f" ({result.peak_memory_meaning})" if result.peak_memory_meaning else "")),
         ("parameters", "" if total is None else f"{total:,}" + (f" ({parts})" if parts else "")),
-        ("training cost", "" if cost is None else f"{cost / 1e6:,.1f} MFLOPs per token"),
+        ("training cost", "" if result.flops_per_token is None else f"{flops(result.flops_per_token)} per token"),
         ("FLOPs used", number(result.mfu, ".1%", " of the device's peak")),
         ("trained", f"{result.steps:,} steps, {result.tokens:,} tokens, {result.epochs:.2f} epochs"),
         ("skipped steps", f"{result.skipped_steps:,} (not finite)" if result.skipped_steps else ""),

@@ -29,6 +29,9 @@ def test_the_summary_says_what_was_found_and_under_which_conditions(result, tmp_
     ):
         assert " ".join(part.split()) in " ".join(text.split())
     assert "None" not in text and "FLOPs used" not in text
+    tiny = dataclasses.replace(result, flops_per_token=23_456.0)
+    print_summary(tiny, RunFolder(tmp_path / "run"), stream)
+    assert "23.5 kFLOPs per token" in stream.getvalue()
 
 
 def test_the_summary_names_the_folder_so_that_it_can_be_typed(result, tmp_path, monkeypatch):
