@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from experiments.failures.failure import Mistake
@@ -54,19 +55,35 @@ def check_none_idle(words: Iterable[str], idle: Iterable[Iterable[Idle]], are_al
     search are not every combination of its values, so each reason why a setting is idle has to be that of all cells.
     """
     typed = {word.partition("=")[0]: word for word in words}
-    by_cell = [[each for each in cell if each.key in typed] for cell in idle]
-    lines = []
-    for key, word in typed.items():
-        reasons = [{each.reader: each.reason for each in cell if each.key == key} for cell in by_cell]
-        readers = dict.fromkeys(reader for of_cell in reasons for reader in of_cell)
-        groups = [[reader] for reader in readers if all(reader in of_cell for of_cell in reasons)]
-        if readers and not groups and are_all and all(reasons):
-            groups = [[*readers]]
-        for group in groups:
-            why = dict.fromkeys(of_cell[reader] for reader in group for of_cell in reasons if reader in of_cell)
-            lines.append(f"{word}: nothing reads it with {joined([*why])}; it is read with {' or '.join(group)}")
+    # there may be thousands of cells
+    cells = [[each for each in cell if each.key in typed] for cell in idle]
+    lines = [
+        f"{word}: nothing reads it with {joined(reasons)}; it is read with {' or '.join(readers)}"
+        for key, word in typed.items()
+        for reasons, readers in _obstacles([[each for each in cell if each.key == key] for cell in cells], are_all)
+    ]
     if lines:
         raise Mistake("\n".join(lines))
+
+
+def _obstacles(cells: list[list[Idle]], are_all: bool) -> Iterator[tuple[list[str], list[str]]]:
+    """Yield each obstacle to a setting that all cells share: the reasons, and what would read the setting.
+
+    cells: why each cell does not read it, which may be for several reasons; empty for a cell that does.
+    """
+    reasons: dict[str, list[str]] = {}  # by reader
+    for each in chain.from_iterable(cells):
+        reasons.setdefault(each.reader, []).append(each.reason)
+    shared = [reader for reader in reasons if all(reader in (each.reader for each in cell) for cell in cells)]
+    for reader in shared:
+        yield _once_each(reasons[reader]), [reader]
+    if not shared and are_all and cells and all(cells):
+        # each cell has an obstacle, but not the same one
+        yield _once_each(chain.from_iterable(reasons.values())), [*reasons]
+
+
+def _once_each(texts: Iterable[str]) -> list[str]:
+    return [*dict.fromkeys(texts)]
 
 
 class Unread(NamedTuple):
