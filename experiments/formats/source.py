@@ -55,7 +55,9 @@ def _download(name: str, files: list[str]) -> Path:
     except errors.HFValidationError as error:
         raise Mistake(f"{looked} it cannot be loaded: {first_line(error)}") from error
     except (OSError, errors.HfHubHTTPError, ValueError) as error:
-        raise Mistake(f"{looked} it cannot be loaded, because the hub does not answer: {first_line(error)}") from error
+        # the first line of the library's own error names a class
+        reason = first_line(error.__cause__ or error)
+        raise Mistake(f"{looked} it cannot be loaded, because the hub does not answer: {reason}") from error
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from huggingface_hub.errors import LocalEntryNotFoundError
 from torch.testing import assert_close
 
 from experiments.commands.evaluate import evaluate_runs
@@ -172,6 +173,11 @@ def test_what_is_neither_here_nor_there_says_where_it_was_looked_for(tmp_path, m
             import_checkpoint(name, "mine", tmp_path / "runs", [])
     monkeypatch.setattr("huggingface_hub.snapshot_download", Hub(tmp_path, ConnectionError("no route")))
     with pytest.raises(Mistake, match=r"berd: there is no folder of this name, and as a name of .* no route"):
+        import_checkpoint("berd", "mine", tmp_path / "runs", [])
+    error = LocalEntryNotFoundError("Got: ConnectError: no route\nAn error happened while trying to locate the files")
+    error.__cause__ = ConnectionError("no route")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", Hub(tmp_path, error))
+    with pytest.raises(Mistake, match=r"because the hub does not answer: no route$"):
         import_checkpoint("berd", "mine", tmp_path / "runs", [])
     with pytest.raises(Mistake, match=r"it cannot be loaded: "):
         monkeypatch.undo()
