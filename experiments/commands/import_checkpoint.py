@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 
 # what the command itself decides
 DECIDED = {"runs": "--runs FOLDER names the folder of the run", "tokenizer": "the run has that of the checkpoint"}
+# what only a training reads; a group stands for all of its keys
+TRAINING_KEYS = {
+    "max_steps", "schedule", "trainer.max_steps", "trainer.max_tokens", "trainer.max_minutes", "trainer.log_every",
+    "trainer.evaluate_every", "trainer.checkpoint_every", "trainer.guard", "trainer.guard_limit",
+}  # fmt: skip
 
 
 def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], check: bool = False) -> None:
@@ -47,7 +52,7 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     from experiments.record.checkpoint_file import MODEL, origin, restore, save, weights
 
     _check_no_run(Path(source))
-    _check_not_decided(overrides)
+    _check_used(overrides)
     given, name = name, name or Path(source).resolve().name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         said = "must consist of letters, digits, '.', '_' and '-'"
@@ -106,10 +111,15 @@ def _check_no_run(source: Path) -> None:
         raise Mistake(f"{source} is a run folder already", "attn evaluate, heads, finetune and export take it as it is")
 
 
-def _check_not_decided(overrides: list[str]) -> None:
+def _check_used(overrides: list[str]) -> None:
+    """Raises Mistake for a setting that neither the command nor any use of its run reads."""
     for text in overrides:
         key = text.partition("=")[0]
-        if hint := DECIDED.get(key.partition(".")[0]):
+        group = key.partition(".")[0]
+        hint = DECIDED.get(group)
+        if {key, group} & TRAINING_KEYS:
+            hint = "the run is not trained; attn finetune takes settings of a training"
+        if hint is not None:
             raise Mistake(f"{text}: attn import does not use {key}", hint)
 
 

@@ -372,6 +372,9 @@ def test_other_formats_there_and_back(other, text, tmp_path, capsys):
         ("runs=elsewhere", "runs=elsewhere: attn import does not use runs\n  --runs FOLDER names"),
         ("tokenizer=wordpiece", "tokenizer=wordpiece: attn import does not use tokenizer\n  the run has that of"),
         ("tokenizer.vocabulary_size=99", "attn import does not use tokenizer.vocabulary_size"),
+        ("max_steps=3", "max_steps=3: attn import does not use max_steps\n  the run is not trained"),
+        ("schedule.warmup_steps=3", "attn import does not use schedule.warmup_steps"),
+        ("trainer.log_every=3", "attn import does not use trainer.log_every"),
     ],
 )
 @pytest.mark.parametrize("other", ["gpt2"], indirect=True)
@@ -383,7 +386,7 @@ def test_settings_of_another_model_than_the_sources_are_refused(other, word, sai
 
 @pytest.mark.parametrize("other", ["gpt2"], indirect=True)
 def test_what_makes_no_other_model_may_be_set(other, tmp_path):
-    words = ["model.dropout=0.3", "model.attention_dropout=0.2", "heads=4", "seed=5"]
+    words = ["model.dropout=0.3", "model.attention_dropout=0.2", "heads=4", "seed=5", "trainer.micro_batch=2"]
     import_checkpoint(str(other), "mine", tmp_path / "runs", words)
     config = RunFolder(tmp_path / "runs/mine").config()
     assert (config["model"]["dropout"], config["variant"]["dropout"], config["seed"]) == (0.3, 0.2, 5)
