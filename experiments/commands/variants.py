@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from experiments.config.compose import compose
+from experiments.config.command_line import check_overrides
+from experiments.config.compose import compose, compose_raw
 from experiments.config.groups import options
 from experiments.display.lines import warn
 from experiments.display.rows import show
@@ -38,9 +39,12 @@ def print_variants(overrides: list[str], format: str) -> None:
     """Print a row for each variant: the cost of one attention layer for one sequence at the composed sizes."""
     if any(override.startswith("variant=") for override in overrides):
         raise Mistake("attn variants lists every variant", "give only sizes, such as heads=24 hidden_size=768")
-    settings = compose(overrides)
+    check_overrides(overrides)
     for text, key, _ in unread_settings(overrides, READ_KEYS, keys_around_attention()):
+        # a key that there is not has a message of its own
+        compose_raw(overrides)
         raise Mistake(f"{text}: attn variants does not use {key}", "it shows the costs of one attention layer")
+    settings = compose(overrides)
     from experiments.model.layers.build_attention import build_attention
     from experiments.model.without_values import without_values
 

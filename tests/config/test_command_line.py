@@ -263,7 +263,7 @@ def test_variants_lists_every_variant_with_its_paper(attn):
     assert all(row["definition"] and row["paper"] and row["parameters"] > 0 and row["multiplies"] > 0 for row in rows)
 
 
-@pytest.mark.parametrize("word", ["layers=3", "seed=3", "trainer.threads=1", "model.position=alibi"])
+@pytest.mark.parametrize("word", ["layers=3", "seed=3", "trainer.threads=1", "model.position=alibi", "data=text"])
 def test_variants_refuses_what_no_cost_follows_from(attn, word):
     done = attn("variants", word)
     assert (done.returncode, done.stdout) == (2, "")
