@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from experiments.failures.unread import Idle
 from experiments.settings.group import Count, Group, Number, Positive, Size, Text, WhichCheckpoint
 from experiments.settings.run import Settings
 
@@ -15,6 +16,8 @@ ClassMetric = Literal["accuracy", "f1", "matthews"]
 NumberMetric = Literal["pearson", "spearman"]
 # what a metric, or a definition of a span's scores, imports and `pip install attn` alone does not bring
 LIBRARIES = {"f1": "sklearn", "matthews": "sklearn", "pearson": "scipy", "spearman": "scipy", "cmrc": "nltk"}
+
+FILES = (".parquet", ".json", ".jsonl")  # endings of local files with examples
 
 
 class ExampleSource(Group):
@@ -30,6 +33,12 @@ class ExampleSource(Group):
     validation_examples: Number | None  # largest number of validation examples; null: all
 
     has_labels: ClassVar[bool] = False  # its targets are labels, each with a probability that can be smoothed
+
+    def idle(self) -> Iterator[Idle]:
+        """The place on the hub, if all splits are local files."""
+        if all(place.endswith(FILES) for place in (self.train, *self.held_out.values())):
+            for key in ("path", "subset", "revision"):
+                yield Idle(key, f"train={self.train}", "train=SPLIT")
 
     def check(self, length: int) -> None:
         """Raise ValueError, as validators do, for windows of a length that the task can't use."""

@@ -218,6 +218,10 @@ def test_mistakes_of_the_run_and_the_data(words, tmp_path, monkeypatch):
     assert "no such column" in refused(*words("sst2", other))
     both = [word.replace("labelled_train", "labelled_dev") for word in words("sst2")]
     assert "task.train and task.validation both contain" in refused(*both)
+    said = refused(*words("sst2", "task.revision=v2"))
+    assert said.startswith("task.revision=v2: nothing reads it with task.train=") and said.endswith(
+        "with task.train=SPLIT"
+    )
     assert "has 200 windows" in refused(*words("sst2", "batch_size=1000"))
     assert "no such file" in refused(*words("sst2", "task.train=absent.jsonl", "seed=0,1"), "-m")
 

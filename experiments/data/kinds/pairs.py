@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from experiments.data.errors import DataError
 from experiments.data.local_files import LocalFiles
-from experiments.data.readers import pairs
+from experiments.data.readers import files, pairs
+from experiments.failures.unread import Idle
 from experiments.settings.data import Documents, Target
 from experiments.settings.group import Text
 
@@ -19,6 +22,15 @@ class PairFiles(LocalFiles):
     kind: Literal["pairs"]
     source: Text  # column of the source in Parquet files; in other files, a line is a source, a tab and a target
     target: Target  # column of the target in Parquet files
+
+    def idle(self) -> Iterator[Idle]:
+        """The columns, if all files are lines of text."""
+        # a file that cannot be read is named when it is opened
+        with suppress(DataError, OSError):
+            paths = (path for split, place in self.places().items() for path in files.find(f"data.{split}", place))
+            if not any(map(pairs.is_parquet, paths)):
+                for key in ("source", "target"):
+                    yield Idle(key, f"train={self.train}", "train=FILE.parquet")
 
     @property
     def grouping(self) -> Documents:

@@ -12,10 +12,9 @@ from experiments.data.cache import Cache
 from experiments.data.errors import OTHER_EXAMPLES, DataError
 from experiments.data.readers import files, hub
 from experiments.files.disk import read_text
-from experiments.settings.finetuning import Benchmark
+from experiments.settings.finetuning import FILES, Benchmark
 
 Row = dict[str, Any]
-FILES = (".parquet", ".json", ".jsonl")
 SCORING = {"n_best", "max_answer", "window_score", "scores_of", "metrics"}  # settings that change no window
 ROWS_AT_ONCE = 1024  # rows of a Parquet file in memory at once
 

@@ -4,6 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from experiments.config.command_line import CommandLine
 from experiments.config.compose import compose
 from experiments.data.cache import Cache
 from experiments.data.corpus import open_corpus
@@ -13,6 +14,7 @@ from experiments.data.kinds.pairs import PairFiles
 from experiments.data.packing import obtain
 from experiments.data.readers.pairs import joined
 from experiments.failures.failure import Mistake
+from experiments.launch.plan import plan
 from experiments.settings.tokenizer import TrainedTokenizer
 
 TOKENIZER = TrainedTokenizer(kind="byte_bpe", vocabulary_size=300)
@@ -62,6 +64,34 @@ def sides(dataset, split):
 def test_a_target_that_is_its_source_is_refused(words):
     with pytest.raises(Mistake, match=r"data\.target: must differ from data\.source=(source|de)$"):
         compose(["model=transformer_nano", *words])
+
+
+def test_the_names_of_columns_are_read_only_if_a_file_has_columns(tmp_path):
+    (tmp_path / "pairs.tsv").write_text("ein\tone\n")
+    pq.write_table(pa.table({"de": ["ein"], "en": ["one"]}), tmp_path / "pairs.parquet")
+    # without the ending, only the content says that it is Parquet
+    (tmp_path / "pairs.table").write_bytes((tmp_path / "pairs.parquet").read_bytes())
+
+    def words(train: str, validation: str) -> list[str]:
+        places = {"train": train, "validation": validation}
+        return [f"data.{split}={tmp_path / name}" for split, name in places.items()]
+
+    def planned(*places: str) -> None:
+        plan(
+            CommandLine(
+                ["model=transformer_nano", "data=pairs", "data.source=de", "data.target=en", *words(*places)], []
+            )
+        )
+
+    with pytest.raises(Mistake) as caught:
+        planned("pairs.tsv", "*.tsv")
+    train = f"data.train={tmp_path}/pairs.tsv"
+    assert str(caught.value) == "\n".join(
+        f"{word}: nothing reads it with {train}; it is read with data.train=FILE.parquet"
+        for word in ("data.source=de", "data.target=en")
+    )
+    for places in (("pairs.tsv", "pairs.parquet"), ("pairs.table", "pairs.tsv"), ("absent.tsv", "pairs.tsv")):
+        planned(*places)
 
 
 def test_every_pair_is_in_one_split_once(made):

@@ -43,6 +43,15 @@ def refused(tmp_path, name, rows, **changes) -> str:
     return str(caught.value)
 
 
+def test_the_place_on_the_hub_is_read_only_if_a_split_is_not_a_file():
+    idle = task("mnli", "train.jsonl", validation={"matched": "one.json", "mismatched": "two.parquet"}).idle()
+    assert [(each.key, each.reason) for each in idle] == [
+        (key, "train=train.jsonl") for key in ("path", "subset", "revision")
+    ]
+    for train, other in (("train", "two.parquet"), ("train.jsonl", "validation")):
+        assert not [*task("mnli", train, validation={"matched": "one.json", "mismatched": other}).idle()]
+
+
 @pytest.mark.parametrize("name", options("task"))
 def test_every_task_composes(name):
     found = task(name, "train")
