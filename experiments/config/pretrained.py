@@ -46,7 +46,7 @@ def inherited(tree: dict[str, Any], run: dict[str, Any], origin: dict[str, Any])
 
     Raises Mistake.
     """
-    _check_libraries(tree["task"])
+    _check_libraries(tree.get("task"))
     decided = {key: run[key] for key in PRETRAINED_SETTINGS} | {"backend": tree["backend"]}
     model, variant = dict(run["model"]), dict(run["variant"])
     length = run["length"] if tree["length"] is None else tree["length"]
@@ -110,13 +110,15 @@ def _read(folder: RunFolder) -> dict[str, Any]:
     return run
 
 
-def _check_libraries(task: dict[str, Any]) -> None:
+def _check_libraries(task: Any) -> None:
     """Raises Mistake if a library is missing that the score needs at the end."""
-    # not checked yet
+    # not checked yet: a file of the user's may lack any of it
+    if not isinstance(task, dict):
+        return
     metrics = task.get("metrics")
     scores = [*(metrics if isinstance(metrics, list) else ()), task.get("scores_of")]
     needed = sorted({library for score, library in LIBRARIES.items() if score in scores})
-    check_installed("finetune", f"the score of task={task['name']}", *needed)
+    check_installed("finetune", f"the score of task={task.get('name')}", *needed)
 
 
 def _check_dropout(dropout: object) -> None:
