@@ -104,7 +104,8 @@ def _errors(
     for error in errors.errors():
         by_path.setdefault((*above, *_without_tags(tree, error)), []).append(error)
     for path, (error, *of_alternatives) in by_path.items():
-        too_small = error["type"] == "greater_than_equal" and _source(sources, path) == HEAD_SIZE
+        # a variant may have a width of the same expression
+        too_small = not above and error["type"] == "greater_than_equal" and _source(sources, path) == HEAD_SIZE
         yield path, _too_many_heads(tree) if too_small else sentence(error, path, sources, of_alternatives)
 
 

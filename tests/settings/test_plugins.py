@@ -5,6 +5,8 @@ import re
 import pytest
 
 import attention
+from experiments.config.check import HEAD_SIZE
+from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
 from experiments.settings import plugins
 from experiments.settings.conf_files import conf_folders, yaml_file
@@ -23,6 +25,15 @@ def test_what_a_folder_adds_is_found_and_the_arguments_bring_it_to_another_proce
     assert arguments == [f"plugins={loud}"]
     plugins.add(arguments)
     assert plugins.arguments() == arguments and conf_folders()[1:] == [loud / "conf"]
+
+
+def test_a_width_of_a_variant_that_is_too_small_is_named_by_its_own_key(tmp_path, unplugged):
+    wide = "\nclass Attention(multi_head.Attention):\n    def __init__(self, width: int) -> None:\n        pass\n"
+    settings = f"name: wide\nwidth: {HEAD_SIZE}\n"
+    plugins.add([f"plugins={write_files(tmp_path, {'attention/wide.py': wide, 'conf/variant/wide.yaml': settings})}"])
+    said = f"variant.width = 0: must be at least 1; it is {HEAD_SIZE}"
+    with pytest.raises(Mistake, match=rf"^heads = 1000: .*\n{re.escape(said)}$"):
+        compose(["variant=wide", "heads=1000"])
 
 
 def test_a_folder_of_yaml_alone_follows_its_flag(tmp_path, unplugged):
