@@ -22,7 +22,7 @@ INNERMOST = re.compile(r"\$\{(?:([\w.]+):)?([^${}]*)\}")
 def in_words(text: str) -> str:
     """`${heads}` as "as heads", and `${times:4,${hidden_size}}` as "4 * hidden_size".
 
-    An expression with a function that this file does not know stays as it is.
+    An expression with a function that this file does not know, or with too few arguments, stays as it is.
     """
     if reference := REFERENCE.fullmatch(text):
         return f"as {_setting(reference[1])}"
@@ -41,8 +41,10 @@ def _expression(match: re.Match[str]) -> str:
     if function is None:
         return _setting(inner)
     # an argument of several words is a replaced expression
-    arguments = (f"({each})" if " " in each else each for each in inner.split(","))
-    return WORDS[function].format(*arguments) if function in WORDS else match[0]
+    arguments = [f"({each})" if " " in each else each for each in inner.split(",")]
+    words = WORDS.get(function)
+    # one with too few arguments is refused when the settings are composed
+    return match[0] if words is None or words.count("{}") > len(arguments) else words.format(*arguments)
 
 
 def _setting(name: str) -> str:

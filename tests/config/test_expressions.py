@@ -28,6 +28,7 @@ EXPRESSIONS = {
         ("${smaller:2,${heads}}", "the smaller of 2 and heads"),
         ("${cache_folder:}", "ATTN_CACHE, else ~/.cache/attn"),
         ("${oc.env:HOME}", "${oc.env:HOME}"),
+        ("${times:4}", "${times:4}"),
     ],
 )
 def test_an_expression_is_said_in_words(expression, words):
