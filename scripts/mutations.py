@@ -82,7 +82,7 @@ MUTATIONS = [
         "attention/kernels/blocked.py",
         "torch.promote_types(tensor.dtype, torch.float32)",
         "tensor.dtype",
-        "attention/kernels/test_kernels.py",
+        "attention/kernels/test_blocked.py",
     ),
     Mutation(
         "attention/kernels/compiled/kernel.py",

@@ -28,7 +28,8 @@ from attention.kernels.problem import Problem
 from attention.layers.attend import Projection, choose
 from tests.attention.kernels.cuda import cubin
 from tests.attention.kernels.cuda.emulated_gpu import COMPILER, emulated_gpu, launches_noted
-from tests.attention.kernels.test_kernels import STATIC_TERMS, run, saved_numbers, tensors
+from tests.attention.kernels.test_blocked import saved_numbers
+from tests.attention.kernels.test_kernels import STATIC_TERMS, run, tensors
 from tests.fixtures.device import skip_where_no_process_can_be_forked
 
 BF16 = torch.bfloat16
