@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from experiments.failures.failure import Mistake, once
-from experiments.failures.wording import did_you_mean
+from experiments.failures.wording import as_yaml, did_you_mean
 from experiments.files.project import ROOT
 from experiments.settings.conf_files import CONF, add_conf_folders, conf_folders, read_conf
 
@@ -185,7 +185,7 @@ def _check_plugins(folder: Path) -> None:
 
 
 def _check_conf(folder: Path) -> None:
-    """Raises Mistake for YAML that has the name of another, or that stands in no group."""
+    """Raises Mistake for YAML that has the name of another, that stands in no group, or that is no mapping."""
     groups = sorted(path.name for path in CONF.iterdir() if path.is_dir())
     for path in sorted(folder.rglob("*.yaml")):
         name = path.relative_to(folder)
@@ -195,13 +195,20 @@ def _check_conf(folder: Path) -> None:
             meant = did_you_mean(name.parts[0], groups)
             raise Mistake(f"{path}: {name.parts[0]} is not a group{meant}", f"there are: {', '.join(groups)}")
         tree = read_conf(path)
+        if tree is None:
+            # an empty file
+            tree = {}
+        if not isinstance(tree, dict):
+            raise Mistake(f"{path}: must be a mapping, KEY: VALUE")
+        if not isinstance(tree.get("defaults", []), list):
+            raise Mistake(f"{path}: defaults = {as_yaml(tree['defaults'])}: must be a list, such as [default]")
         if name.parts[0] == "variant":
             _check_variant(path, tree)
 
 
-def _check_variant(path: Path, tree: Any) -> None:
+def _check_variant(path: Path, tree: dict[Any, Any]) -> None:
     """Raises Mistake for a variant without a name, and where it goes under the name of another."""
-    if not isinstance(tree, dict) or "name" not in tree:
+    if "name" not in tree:
         raise Mistake(f"{path}: name is missing", f"the file must contain name: {path.stem}")
     if (named := tree["name"]) != path.stem:
         raise Mistake(f"{path}: name = {named!r}: must be {path.stem!r}, like the file")

@@ -55,6 +55,9 @@ def test_a_folder_of_yaml_alone_follows_its_flag(tmp_path, unplugged):
         ({"conf/variant/loud.yaml": "name: [loud"}, "loud.yaml: line 1: while parsing a flow sequence"),
         ({"conf/variant/loud.yaml": LOUD_YAML + "gain: 2\n"}, "loud.yaml: line 10: the key gain is given twice"),
         ({"conf/data/mine.yaml": "kind: [text"}, "mine.yaml: line 1: while parsing a flow sequence"),
+        ({"conf/data/mine.yaml": "3"}, "mine.yaml: must be a mapping, KEY: VALUE"),
+        ({"conf/data/mine.yaml": "[text]"}, "mine.yaml: must be a mapping, KEY: VALUE"),
+        ({"conf/data/mine.yaml": "defaults: text"}, "mine.yaml: defaults = 'text': must be a list, such as [default]"),
         ({"conf/variants/loud.yaml": LOUD_YAML}, "variants is not a group (did you mean variant?)"),
         (
             {"attention/layers/mine.py": ""},
