@@ -97,6 +97,13 @@ def test_the_settings_of_the_budget_paper_are_composed_once_for_all_reports(tmp_
     assert len(composed) == 1 and "set-up (at --budget paper): " in capsys.readouterr().out
 
 
+def test_the_list_of_results_replaces_no_page_of_the_user(attn, tmp_path, heads_table):
+    (tmp_path / "README.md").write_text("# My project\n")
+    refused = attn("table", NAME, "--out", ".")
+    assert refused.returncode == 2 and "would replace README.md, which attn has not written" in refused.stderr
+    assert (tmp_path / "README.md").read_text() == "# My project\n" and not (tmp_path / "runs").exists()
+
+
 def test_a_page_is_replaced_by_one_of_the_same_settings_only(attn, tmp_path, heads_table):
     out = tmp_path / "out"
     write_all(made(overrides=("data=text", "data.train=/of/me/a.txt")), out)

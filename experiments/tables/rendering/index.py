@@ -25,6 +25,7 @@ from experiments.tables.tuning import fewest_trials
 from experiments.tables.verdict import Verdict
 
 INDEX = "README.md"
+WRITER = "`attn table NAME --out FOLDER` writes this page."
 FROM_PAPER = "paper"  # the origin of a claim that the table's paper makes
 
 
@@ -56,7 +57,7 @@ def write_index(folder: Path) -> Path:
     tables = _page(folder, "tables.md", "the papers' tables")
     reports, claims, unreadable = _read(folder)
     how = (
-        f"`attn table NAME --out FOLDER` writes this page. {verdicts} explains the verdicts, and {tables} the budgets. "
+        f"{WRITER} {verdicts} explains the verdicts, and {tables} the budgets. "
         "A size is a difference between rows, the left side minus the right side of a comparison. If several "
         "comparisons share the verdict of their claim, it is the range of their means, else the mean with its 95% "
         "interval. The size of a trend is the difference between the two ends of a line fitted to its "
