@@ -190,10 +190,21 @@ def sentence(
         return f"{key}: {error['ctx']['error']}" if key else str(error["ctx"]["error"])
     if path and path[-1] == "[key]":
         # the last part but one is the key itself
-        return f"{'.'.join(map(str, path[:-2]))}: the key {path[-2]} must be {_allowed(error)}"
+        return f"{'.'.join(map(str, path[:-2]))}: the key {_key(error['input'])} must be {_allowed(error)}"
+    if error["type"] == "invalid_key":
+        # {overrides: heads=2,4} is heads=2, and a key 4
+        where = ".".join(map(str, path[:-1]))
+        return f"{where}: there is no setting {path[-1]}; a text with a comma needs quotation marks"
     origin = f"; it is {source}" if (source := _source(sources, path)) else ""
     allowed = _any_of([error, *of_alternatives]) if of_alternatives else _allowed(error)
     return f"{key} = {shortened(as_yaml(error['input']))}: must be {allowed}{origin}"
+
+
+def _key(key: Any) -> str:
+    """The key of a mapping as a file has it."""
+    if isinstance(key, bool):
+        return f"{as_yaml(key)} (yes, no, on and off without quotation marks are true and false)"
+    return str(key)
 
 
 def of_option(name: str, errors: ValidationError) -> Mistake:

@@ -88,7 +88,44 @@ def test_a_wrong_yaml_is_refused_by_name():
     ):
         assert f"budgets.nano.score: {said}" in broken(budgets__nano__score=score)
     assert "the family post has no learning rate (did you mean pots?)" in told
+    without = {"label": "a row", "overrides": "norm=pre"}
+    assert "the row post_warm12 has no family; there are: pots" in broken(
+        rows__post_warm12=without, budgets__nano__learning_rates={"pots": tuned | {"tried": {}}}
+    )
     assert "no set 'maskd' (did you mean masked?)" in broken(budgets__nano__learning_rates="maskd")
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("pre_none6 < post_warm6", "there is no sign <; write >, >~, ~ or =, with what is better first"),
+        ("pre_none6 >= post_warm6", "there is no sign >="),
+        ("pre_none6 == post_warm6", "there is no sign =="),
+        ("pre_none6 > a_row", "there is no row 'a_row'; there are: post_warm6, "),
+    ],
+)
+def test_a_comparison_that_cannot_be_read_names_what_can_stand_there(part, said):
+    assert said in broken(claims__C10__parts=[part])
+
+
+@pytest.mark.parametrize(
+    ("place", "overrides", "said"),
+    [
+        ("rows__pre_warm6", "norm=pre seed=3", "rows.pre_warm6.overrides: --seeds sets seed"),
+        ("rows__pre_warm6", "norm=pre norm=post", "rows.pre_warm6.overrides: norm is given 2 times"),
+        ("budgets__nano", "data='a", """budgets.nano.overrides: "data='a": a quotation mark has no partner"""),
+        ("budgets__nano", "runs=elsewhere", "budgets.nano.overrides: --runs sets runs"),
+    ],
+)
+def test_an_override_that_nothing_would_read_is_refused(place, overrides, said):
+    assert said in broken(**{f"{place}__overrides": overrides})
+
+
+def test_keys_that_yaml_reads_as_something_else_are_named():
+    row = {"label": "a row", "overrides": "norm=pre"}
+    assert "rows: the key false (yes, no, on and off without quotation marks are" in broken(rows={False: row})
+    told = broken(rows__pre_warm6=yaml.safe_load("{label: a row, overrides: heads=2,4}"))
+    assert "rows.pre_warm6: there is no setting 4; a text with a comma needs quotation marks" in told
 
 
 def test_every_family_has_a_rate_under_every_scheme():
@@ -182,3 +219,9 @@ def test_a_new_table_is_two_new_files_and_no_edit(tmp_path, monkeypatch, capsys)
     shown = capsys.readouterr().out
     assert "9.5 (p)" in shown and "9.1 (p)" in shown and "**M1, not resolved.** Two are better." in shown
     assert "0 of 2 done, missing" in shown
+    (tmp_path / "me2026" / "published.yaml").unlink()
+    with pytest.raises(Mistake, match=r"there is no file conf/table/me2026/published\.yaml, here or in plugins=FOLDER"):
+        show_table("me2026/mine", [], options)
+    alone = MINE.replace('published: {table: "1", metric: ppl, better: lower}', "")
+    with pytest.raises(Mistake, match=r"rows\.one\.published: the table itself has no key published"):
+        checked(yaml.safe_load(alone), Table, "mine.yaml")

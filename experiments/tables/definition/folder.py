@@ -37,9 +37,10 @@ def files_start(name: str) -> str:
 
 
 def read(name: str, kind: type[G]) -> G:
-    """The file of `PAPER/NAME`, validated as a `kind`. Raises Mistake that names every wrong key."""
-    places = [place / f"{name}.yaml" for place in _places()]
-    path = next((path for path in places if path.is_file()), places[0])
+    """The file of `PAPER/NAME`, validated as a `kind`. Raises Mistake that names every wrong key, or a missing file."""
+    path = next((path for place in _places() if (path := place / f"{name}.yaml").is_file()), None)
+    if path is None:
+        raise Mistake(f"there is no file conf/table/{name}.yaml, here or in plugins=FOLDER")
     return checked(read_conf(path), kind, shown(path))
 
 

@@ -23,12 +23,14 @@ from itertools import pairwise
 from typing import Literal, cast
 
 from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 from experiments.statistics.comparison import Relation
 
 IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
 TREND = re.compile(rf"(.*\S)\s+by\s+({IDENTIFIER})\s*")
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
 TERM = rf"(?:{IDENTIFIER}|{NUMBER.pattern})"
+SIGNS = (">", ">~", "~", "=")
 SIDE = re.compile(rf"\s*-?\s*{TERM}(?:\s*[+-]\s*{TERM})*\s*")
 ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -146,7 +148,9 @@ class Trend:
         for row in side(text):
             size = sizes[row].get(self.size)
             if not isinstance(size, int | float) or size <= 0:
-                raise Mistake(f"{self}: the row {row} has no size {self.size}")
+                known = [name for name, value in sizes[row].items() if isinstance(value, int | float)]
+                meant = did_you_mean(self.size, known)
+                raise Mistake(f"{self}: the row {row} has no size {self.size}{meant}; it has {', '.join(known)}")
             logarithms.append(math.log2(size))
         return logarithms
 
@@ -156,6 +160,8 @@ Statement = Inequality | Trend
 
 def parse(sentence: str, present: Mapping[str, object] | None = None) -> list[Statement]:
     """The comparisons of a sentence, of the rows that are `present` (None: of all). Raises ValueError."""
+    if wrong := [sign for sign in re.findall("[<>=~!]+", sentence) if sign not in SIGNS]:
+        raise ValueError(f"{sentence!r}: there is no sign {wrong[0]}; write >, >~, ~ or =, with what is better first")
     if trend := TREND.fullmatch(sentence):
         return _trend(trend[1], trend[2], sentence, present)
     if "=" in sentence:

@@ -10,9 +10,8 @@ from experiments.config.command_line import check_overrides
 from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import did_you_mean
 from experiments.record.folder import LOCATION_KEYS, SHARING_KEYS
-from experiments.tables.definition.table import Budget, TableRow
+from experiments.tables.definition.table import SET_BY_OPTION, Budget, TableRow
 
-SET_BY_OPTION = {"seed": "--seeds", "runs": "--runs"}  # keys that an option of `attn table` sets
 FINETUNE_PREFIX = "finetune."
 
 

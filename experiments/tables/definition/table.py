@@ -5,10 +5,12 @@ Python code never refers to a particular table.
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
@@ -25,13 +27,31 @@ IN_NATS = ("validation_loss", "distance")  # scores
 # who claims it; a check is true by proof or by construction, so it tests the code and is no evidence
 Origin = Literal["paper", "secondary sources", "this project", "check"]
 Identifier = Annotated[str, Field(pattern=f"^{IDENTIFIER}$")]
+SET_BY_OPTION = {"seed": "--seeds", "runs": "--runs"}  # keys that an option of `attn table` sets
+
+
+def _checked_words(text: str) -> str:
+    try:
+        keys = Counter(word.partition("=")[0] for word in shlex.split(text))
+    except ValueError:
+        raise ValueError(f"{text!r}: a quotation mark has no partner") from None
+    for key, count in keys.items():
+        if count > 1:
+            raise ValueError(f"{key} is given {count} times")
+        if key in SET_BY_OPTION:
+            raise ValueError(f"{SET_BY_OPTION[key]} sets {key}")
+    return text
+
+
+Overrides = Annotated[str, AfterValidator(_checked_words)]  # as in a shell
+SomeOverrides = Annotated[Overrides, Field(min_length=1)]
 
 
 class TableRow(Group):
     """A row of a table: a configuration, trained with every seed."""
 
     label: Text
-    overrides: Text  # as after `attn train`, or the arguments of the source's function
+    overrides: SomeOverrides  # as after `attn train`, or the arguments of the source's function
     family: Text | None = None  # the family whose tuned learning rate it takes
     published: Text | None = None  # its row in the published table
 
@@ -55,7 +75,7 @@ class Scheme(Group):
     """A position encoding that all rows use. A claim about heads or widths has to hold under more than one."""
 
     label: Text
-    overrides: Text
+    overrides: SomeOverrides
 
 
 # no scheme of a file is without overrides
@@ -135,13 +155,14 @@ class Budget(Group):
     diverged: Text | None = None  # a cell that ended in NaN gets this number of the other cells as its score
     seeds: Number
     rows: list[Text] | None = None  # null: all
-    overrides: str  # of every row
-    finetune: dict[Identifier, Text] = Field(default_factory=dict)  # name -> overrides as after `attn finetune RUN`
+    overrides: Overrides  # of every row
+    # name -> overrides as after `attn finetune RUN`
+    finetune: dict[Identifier, SomeOverrides] = Field(default_factory=dict)
     columns: list[Text] = Field(default_factory=list)  # like the table's, for this budget alone
     metric: Text | None = None  # published metric that this score is compared with; null: the table's
     margin: Margin  # of the score; a budget without one takes the table's
     trend_margin: Margin | None = None  # of a trend over all of its sizes; null: margin
-    positions: dict[Identifier, str] | None = (
+    positions: dict[Identifier, Overrides] | None = (
         None  # scheme -> overrides that it needs at this size; null: all schemes, no overrides
     )
     learning_rates: dict[Text, Tuning] = Field(default_factory=dict)  # by family, or family@scheme; or a set
@@ -256,10 +277,15 @@ class Table(Group):
             for key, claim in self.claims.items()
         }
         named |= {f"budgets.{key}.rows": budget.rows or [] for key, budget in self.budgets.items()}
+        if self.published is None and (printed := [key for key, row in self.rows.items() if row.published]):
+            raise ValueError(f"rows.{printed[0]}.published: the table itself has no key published")
         for place, rows in named.items():
             for row in rows:
                 if row not in self.rows:
-                    raise ValueError(f"{place}: there is no row {row!r}" + did_you_mean(row, self.rows))
+                    known = ", ".join(self.rows)
+                    raise ValueError(
+                        f"{place}: there is no row {row!r}{did_you_mean(row, self.rows)}; there are: {known}"
+                    )
         for key, budget in self.budgets.items():
             for scheme in budget.positions or ():
                 if scheme not in self.positions:
@@ -288,9 +314,12 @@ class Table(Group):
             if at and scheme not in schemes:
                 meant = did_you_mean(scheme, schemes)
                 raise ValueError(f"{place}: {rate}: the budget has no scheme {scheme!r}{meant}")
-        for row in self.rows_at(budget_name).values():
+        for key, row in self.rows_at(budget_name).items():
+            if row.family is None:
+                known = ", ".join(dict.fromkeys(families))
+                raise ValueError(f"{place}: the row {key} has no family; there are: {known}")
             if row.family not in families:
-                meant = did_you_mean(str(row.family), families)
+                meant = did_you_mean(row.family, families)
                 raise ValueError(f"{place}: the family {row.family} has no learning rate{meant}")
             for scheme in schemes:
                 if rates.keys().isdisjoint({row.family, f"{row.family}@{scheme}"}):
