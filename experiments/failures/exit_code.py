@@ -16,6 +16,7 @@ class ExitCode(IntEnum):
     OUT_OF_MEMORY = 5
     HUNG_UP = 129
     INTERRUPTED = 130
+    CLOSED_PIPE = 141
     TERMINATED = 143
 
     @property
@@ -33,5 +34,6 @@ MEANINGS = {
     ExitCode.OUT_OF_MEMORY: "too little memory; for a run (status oom), too little for one sequence",
     ExitCode.HUNG_UP: "ended by SIGHUP, as when a terminal is closed; the same command continues",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the same command continues",
+    ExitCode.CLOSED_PIPE: "the program that read the output has closed it, such as `head`; nothing is said",
     ExitCode.TERMINATED: "terminated by SIGTERM; the same command continues",
 }

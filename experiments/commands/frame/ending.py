@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import re
+import select
 import signal
 import stat
 import sys
@@ -34,7 +35,13 @@ LONG_WORD = re.compile(r"\S{400,}")
 
 
 def explained(error: BaseException, typed: str) -> ExitCode | None:
-    """The exit code for an error, which is explained on stderr; None for a bug."""
+    """The exit code for an error, which is explained on stderr; None for a bug.
+
+    Nothing is said where nobody reads the output any more, as after `| head -1`.
+    """
+    if isinstance(error, BrokenPipeError) and _output_is_closed() and _interruption_behind(error) is None:
+        _give_up_output()
+        return ExitCode.CLOSED_PIPE
     ending = message_and_exit_code(error)
     if ending is None:
         return None
@@ -175,6 +182,16 @@ def _folder_is_gone() -> bool:
         Path.cwd()
     except FileNotFoundError:
         return True
+    return False
+
+
+def _output_is_closed() -> bool:
+    """Whether the reader of the pipe or the socket that stdout is has closed it."""
+    poll = select.poll()
+    with suppress(OSError, ValueError):
+        # these are reported without being asked for
+        poll.register(sys.stdout.fileno(), 0)
+        return bool(poll.poll(0))
     return False
 
 

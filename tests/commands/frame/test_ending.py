@@ -14,7 +14,7 @@ import pytest
 
 import cli
 from experiments.commands.frame import ending
-from experiments.commands.frame.ending import message_and_exit_code, silent_on_ctrl_c
+from experiments.commands.frame.ending import explained, message_and_exit_code, silent_on_ctrl_c
 from experiments.config.compose import compose
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure
@@ -179,10 +179,27 @@ def test_an_output_that_takes_nothing_is_said_in_a_line(environment, words):
 
     code, lines = end(os.open("/dev/full", os.O_WRONLY))
     assert code == 1 and len(lines) == 1 and "the output can't be written: No space left" in lines[0]
+    assert end(pipe_without_reader()) == (ExitCode.CLOSED_PIPE, [])
+
+
+def pipe_without_reader() -> int:
     reader, writer = os.pipe()
     os.close(reader)
-    code, lines = end(writer)
-    assert code == 1 and len(lines) <= 1
+    return writer
+
+
+def test_a_reader_that_has_gone_ends_a_command_without_a_word(monkeypatch, capfd):
+    def broken(stdout: int) -> tuple[ExitCode | None, str]:
+        with os.fdopen(stdout, "w") as stream, monkeypatch.context() as patched:
+            patched.setattr(sys, "stdout", stream)
+            code = explained(BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)), "attn compare")
+        return code, capfd.readouterr().err
+
+    assert broken(pipe_without_reader()) == (ExitCode.CLOSED_PIPE, "")
+    # it was another pipe that broke
+    assert broken(os.open(os.devnull, os.O_WRONLY)) == (
+        ExitCode.FAILED, "attn compare: the output can't be written: Broken pipe\n"
+    )  # fmt: skip
 
 
 def test_an_error_that_an_interruption_caused_is_the_interruption():
