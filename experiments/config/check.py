@@ -33,24 +33,30 @@ def _validated(
     tree: dict[str, Any], kind: type[Settings], sources: dict[Any, Any]
 ) -> tuple[Settings | None, list[Error]]:
     """The settings of plain values, None if `kind` refuses them, and all errors, also those of the variant."""
-    variant = tree.get("variant")
-    wrong = list(_variant_errors(variant, sources)) if isinstance(variant, dict) else []
+    wrong: list[Error] = []
+    if isinstance(variant := tree.get("variant"), dict):
+        variant, wrong = _checked_variant(variant, sources)
+        tree = tree | {"variant": variant}
     try:
         return kind.model_validate(tree), wrong
     except ValidationError as errors:
         return None, [*_errors(errors, tree, sources), *wrong]
 
 
-def _variant_errors(variant: dict[Any, Any], sources: dict[Any, Any]) -> Iterator[Error]:
+def _checked_variant(variant: dict[Any, Any], sources: dict[Any, Any]) -> tuple[dict[Any, Any], list[Error]]:
+    """The values of a variant as its constructor takes them, and all errors.
+
+    A dropout of 0 is 0.0 then, as the name of a run's folder tells the two apart.
+    """
     if "name" not in variant:
-        yield ("variant",), "variant.name is missing: conf/variant/NAME.yaml must contain name: NAME"
-        return
+        return variant, [(("variant",), "variant.name is missing: conf/variant/NAME.yaml must contain name: NAME")]
     try:
-        schema(module_of(variant)).model_validate(variant)
+        values = schema(module_of(variant)).model_validate(variant).model_dump()
     except ValidationError as errors:
-        yield from _errors(errors, variant, sources, ("variant",))
+        return variant, [*_errors(errors, variant, sources, ("variant",))]
     except Mistake as error:
-        yield ("variant",), f"variant: {error}"
+        return variant, [(("variant",), f"variant: {error}")]
+    return {key: values[key] for key in variant}, []
 
 
 def class_of(tree: dict[Any, Any]) -> type[Settings]:

@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from pydantic import ValidationError
 
 from attention import mechanisms
+from experiments.cells.cell import folder_of
 from experiments.config import composer as module
 from experiments.config.check import errors_of, from_tree, sentences
 from experiments.config.compose import compose, compose_raw
@@ -352,6 +353,11 @@ def test_mistakes_within_and_outside_of_groups_are_said_together():
     assert [line.partition(" =")[0] for line in said] == ["seed", "model.dropout", "variant.scaled"]
     # what an expression or another cell gives is neither wrong nor missing
     assert Composer().compose(["tokenizer.kind=wordpiece", "tokenizer.alphabet=9"]).tokenizer.kind == "wordpiece"
+
+
+def test_a_whole_number_for_a_real_one_is_the_same_run():
+    assert folder_of(compose(["model.attention_dropout=0"])).name == folder_of(compose([])).name
+    assert folder_of(compose(["variant.dropout=0"])).name == folder_of(compose([])).name
 
 
 def test_a_run_folder_config_reads_back_as_the_same_settings():
