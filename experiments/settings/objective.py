@@ -16,6 +16,7 @@ from typing_extensions import Self
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.settings.group import Group
+from experiments.settings.plugins import module_file
 
 ARCHITECTURES = "experiments.model.architectures"  # the package; it lies above the settings, which know its name only
 
@@ -64,7 +65,8 @@ def architecture_of(objective: type[ObjectiveSettings]) -> str:
     name: str = getattr(objective, "architecture", "")
     known = _files_in(tuple(import_module(ARCHITECTURES).__path__))
     if name not in known:
-        file = "/".join(objective.__module__.split(".")) + ".py"
+        module = objective.__module__
+        file = module_file(module) or "/".join(module.split(".")) + ".py"
         must = f"must be one of {', '.join(known)}{did_you_mean(name, known)}"
         raise Mistake(f"{file}: architecture = {name!r}: {must}")
     return name

@@ -7,7 +7,6 @@ names one. A file adds and never replaces.
 
 from __future__ import annotations
 
-import ast
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -177,7 +176,8 @@ def _check_plugins(folder: Path) -> None:
         if (ROOT / registry / path.name).exists() or (ROOT / registry / path.stem / "__init__.py").exists():
             raise Mistake(f"{path}: attn itself has {registry}/{path.stem}", "give the file another name")
         try:
-            ast.parse(path.read_text(encoding="utf-8"))
+            # more than a parse notices, such as an import from __future__ in the wrong place
+            compile(path.read_text(encoding="utf-8"), path, "exec", dont_inherit=True)
         except SyntaxError as error:
             raise Mistake(f"{path}, line {error.lineno}: {error.msg}") from error
         except ValueError as error:

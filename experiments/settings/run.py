@@ -24,7 +24,7 @@ from experiments.settings.tokenizer import TokenizerSettings
 from experiments.settings.trainer import Precision, Trainer
 from experiments.settings.variant import keys_read_by, mixes_heads, module_of
 
-OBJECTIVE_KINDS = kinds("experiments.objectives.kinds", ObjectiveSettings)
+OBJECTIVE_KINDS = kinds("experiments.objectives.kinds", ObjectiveSettings, "ObjectiveKind")
 
 if TYPE_CHECKING:
     Objective = ObjectiveSettings
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 else:
     BackendName = Literal[("auto", *kernel_modules())]
     Objective = Annotated[one_of(OBJECTIVE_KINDS), Field(discriminator="kind")]
-    Data = Annotated[one_of(kinds("experiments.data.kinds", DataSettings)), Field(discriminator="kind")]
+    Data = Annotated[one_of(kinds("experiments.data.kinds", DataSettings, "DataKind")), Field(discriminator="kind")]
 
 # the kinds of positions with which a setting is read
 READ_WITH_POSITIONS = {

@@ -39,8 +39,8 @@ from experiments.settings.variant import arguments_of, module_of, schema
 CLASSES = {
     "task": [Span, Classification, Regression],
     "model": [Model],
-    "objective": [*kinds("experiments.objectives.kinds", ObjectiveSettings).values()],
-    "data": [*kinds("experiments.data.kinds", DataSettings).values()],
+    "objective": [*kinds("experiments.objectives.kinds", ObjectiveSettings, "ObjectiveKind").values()],
+    "data": [*kinds("experiments.data.kinds", DataSettings, "DataKind").values()],
     "tokenizer": [TrainedTokenizer, FileTokenizer],
     "optimizer": [AdamW, Adafactor, Muon, Lamb],
     "schedule": [Decay, Endless],

@@ -64,6 +64,10 @@ def test_a_folder_of_yaml_alone_follows_its_flag(tmp_path, unplugged):
             "attention/layers/ is not a folder to which files can be added\n  there are:",
         ),
         ({"attention/loud.py": "def f(:\n"}, "mine/attention/loud.py, line 1: invalid syntax"),
+        (
+            {"attention/loud.py": "import re\nfrom __future__ import annotations\n"},
+            "mine/attention/loud.py, line 2: from __future__ imports must occur at the beginning of the file",
+        ),
         ({"README.md": ""}, "adds nothing"),
     ],
 )

@@ -22,17 +22,24 @@ def extension_of(error: BaseException) -> str | None:
     """The innermost file in a folder of EXTENDED whose code, or an object of whose class, was running; None if there is
     none.
 
-    The object counts because a call that does not fit a method fails outside of its file.
+    The object counts because a call that does not fit a method fails outside of its file. Where no method called, an
+    object of the user's own folder counts that the innermost call had at hand, or whose attribute is missing.
     """
-    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    for frame in reversed(frames):
         for path in (frame.f_code.co_filename, _class_file(frame.f_locals.get("self"))):
             if path is None:
                 continue
             if Path(path).parent in (ROOT / folder for folder in EXTENDED):
                 return Path(path).relative_to(ROOT).as_posix()
-            if any(Path(path).is_relative_to(folder) for folder in code_folders()):
+            if _is_added(path):
                 return path
-    return None
+    at_hand = [getattr(error, "obj", None), *(frames[-1].f_locals.values() if frames else ())]
+    return next((path for path in map(_class_file, at_hand) if path is not None and _is_added(path)), None)
+
+
+def _is_added(path: str) -> bool:
+    return any(Path(path).is_relative_to(folder) for folder in code_folders())
 
 
 def _class_file(value: object) -> str | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,6 +20,7 @@ from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake
 from experiments.model.layers.build_attention import build_attention
 from experiments.record.errors import RunFolderError
+from experiments.settings import plugins
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -80,6 +83,27 @@ def test_a_method_that_does_not_fit_its_call_is_an_error_in_its_file(monkeypatch
     with pytest.raises(TypeError) as caught:
         layer(torch.zeros(1, 2, 192))
     assert extension_of(caught.value) == "attention/talking_heads.py"
+
+
+def test_an_object_of_an_added_file_that_a_call_does_not_fit_names_the_file(tmp_path, monkeypatch):
+    file = tmp_path / "skipping.py"
+    file.write_text("class Skipping:\n    def batch(self, tokens):\n        pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    objective = import_module("skipping").Skipping()
+
+    def call(given: object) -> None:
+        given.batch(1, 2)
+
+    def read(run: SimpleNamespace) -> None:
+        assert run.objective.lengths_vary
+
+    for misfit, given in ((call, objective), (read, SimpleNamespace(objective=objective))):
+        with pytest.raises((TypeError, AttributeError)) as caught:
+            misfit(given)
+        assert extension_of(caught.value) is None
+        with monkeypatch.context() as patched:
+            patched.setattr(plugins, "_code", [tmp_path])
+            assert extension_of(caught.value) == str(file)
 
 
 @pytest.mark.parametrize(
