@@ -695,7 +695,7 @@ def main() -> None:
         if (code := explained(error, "attn")) is not None:
             sys.exit(code)
         traceback.print_exc()
-        from experiments.commands.frame.bug_report import bug_report
+        from experiments.processes.bug_report import bug_report
 
         print(_replaced_module() or bug_report(error), file=sys.stderr)
         sys.exit(ExitCode.FAILED)

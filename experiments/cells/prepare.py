@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import time
+import traceback
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from experiments.display.lines import warn
 from experiments.display.progress import Display
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, refusal
+from experiments.processes.bug_report import bug_report
 from experiments.processes.child import start_process, why_ended
 from experiments.processes.environment_variables import ONE_THREAD
 from experiments.record.folder import RunFolder
@@ -74,7 +76,8 @@ def main() -> ExitCode:
     except Exception as error:
         failure = error if isinstance(error, Failure) else refusal(error)
         if failure is None:
-            raise
+            traceback.print_exc()
+            failure = Failure(bug_report(error))
         print(failure, file=answer)
         return failure.exit_code
     return ExitCode.DONE

@@ -76,6 +76,18 @@ def test_what_the_system_refuses_the_process_is_said(asked, monkeypatch, tmp_pat
     assert caught.value.exit_code is ExitCode.OUT_OF_MEMORY
 
 
+def test_a_bug_in_the_process_is_printed_once_and_its_file_is_the_answer(asked, monkeypatch, capsys):
+    def broken(*arguments):
+        raise ValueError("oh")
+
+    monkeypatch.setattr(prepare, "task_of", lambda settings: SimpleNamespace(prepare=broken))
+    monkeypatch.setattr(prepare, "bug_report", lambda error: f"the error {error} is in mine.py")
+    monkeypatch.setattr(sys, "argv", ["prepare", str(asked()[1].path)])
+    assert prepare.main() is ExitCode.FAILED
+    answer, said = capsys.readouterr()
+    assert answer == "the error oh is in mine.py\n" and said.count("Traceback") == 1 and "ValueError: oh" in said
+
+
 def test_a_process_that_breaks_is_a_bug(asked, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(RuntimeError, match="exit code 1"):

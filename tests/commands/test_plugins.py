@@ -263,7 +263,7 @@ def test_an_error_in_an_added_file_names_it(attn, loud, short):
     (loud / "attention/loud.py").write_text(LOUD.replace("import loudness", "import softness as loudness"))
     with pytest.raises(ImportError) as caught:
         attn("train", f"plugins={loud}", "variant=loud", *short)
-    from experiments.commands.frame.bug_report import bug_report
+    from experiments.processes.bug_report import bug_report
 
     assert f"the error is in {loud}/attention/loud.py" in bug_report(caught.value)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -36,7 +35,7 @@ class Skip({0}):
         ("skip_three", ("ObjectiveKind", "skip_three", "biuld"), "the class Skip has no method build"),
     ],
 )
-def test_a_class_that_cannot_be_a_kind_is_named_with_what_it_lacks(name, words, said, tmp_path: Path, monkeypatch):
+def test_a_class_that_cannot_be_a_kind_is_named_with_what_it_lacks(name, words, said, tmp_path, monkeypatch):
     monkeypatch.setattr(package, "__path__", [str(tmp_path)])
     (tmp_path / f"{name}.py").write_text(SKIP.format(*words))
     with pytest.raises(Mistake, match=f"^{re.escape(str(tmp_path / name))}.py: .*{re.escape(said)}"):

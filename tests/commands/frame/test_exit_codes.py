@@ -13,12 +13,12 @@ import torch
 
 import cli
 from attention import talking_heads
-from experiments.commands.frame.bug_report import extension_of
 from experiments.config.compose import compose
 from experiments.data.errors import DataError
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake
 from experiments.model.layers.build_attention import build_attention
+from experiments.processes.bug_report import extension_of
 from experiments.record.errors import RunFolderError
 from experiments.settings import plugins
 
