@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from experiments.record.dotted import value_at
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
+from experiments.record.dotted import leaves, value_at
 from experiments.record.result import Fields
 from experiments.statistics.comparison import MarkKind
 from experiments.statistics.evidence import Anytime, Evidence, Interval, interval, standard_error
@@ -248,7 +250,8 @@ def report(
 ) -> Report:
     """The table of the results that the cells of some seeds have so far.
 
-    seeds: those of the request, and others, of which only cells that have begun count.
+    seeds: those of the request, and others, of which only cells that have begun count. Raises Mistake for a score that
+    the source does not give.
     """
     # for seeds that the user did not request, some rows may have a cell and others none
     outcomes = {
@@ -256,6 +259,7 @@ def report(
         for cell in source.cells(seeds)
         if cell.seed in request.seeds or all_outcomes[cell].state != "missing"
     }
+    _check_score(request, outcomes)
     configurations, seconds = request.configurations, conditions.step_times.seconds
     published, printed = conditions.published, _printed(request.rows, conditions.published)
     of_rows = {key: [outcomes[place] for place in outcomes if place[0] == key] for key in configurations}
@@ -280,6 +284,17 @@ def under(scheme: str, lines: Sequence[Line]) -> list[Line]:
 def without_unnamed_scheme(lines: Sequence[Line]) -> list[Line]:
     """The lines as files have them: without the column `positions` if the table has no schemes."""
     return [{key: value for key, value in line.items() if key != "positions" or value} for line in lines]
+
+
+def _check_score(request: Request, outcomes: CellOutcomes) -> None:
+    """Raises Mistake if no finished cell has the score. Only a result says which numbers a function returns."""
+    place, source = request.budget.score, request.table.source
+    results = [outcome.result for outcome in outcomes.values() if outcome.state == "done"]
+    if source == "runs" or not results or any(value_at(result, place) is not None for result in results):
+        return
+    known = [key for key, value in leaves(results[0]) if isinstance(value, int | float)]
+    meant = did_you_mean(place, known)
+    raise Mistake(f"{request.name}: budgets.{request.budget_name}.score: {source} gives no number {place!r}{meant}")
 
 
 def _with_finite_score(outcome: CellOutcome, place: str) -> CellOutcome:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from experiments.failures.failure import Mistake
+from experiments.settings import plugins
 from experiments.tables.sources.computed import Computed
 from experiments.tables.sources.runs import Runs
+from tests.fixtures.plugins import write_files
 
 
 def test_a_mistake_in_one_row_names_it():
@@ -43,3 +45,44 @@ def test_computed_cells_are_kept_each_in_a_file(tmp_path):
     assert {source.outcome(cell).state for cell in cells} == {"done"} and source.kept_seeds() == {0, 1}
     kept.write_text("{")
     assert source.outcome(cells[0]).state == "refused"
+
+
+COIN = "def {0}(*, seed, bias):\n    return {1}\n"
+COINS = """
+title: Coins
+shows: that they differ
+paper: Somebody 2026
+source: coin
+baseline: fair
+margin: {value: 0.1, reason: made for the test}
+rows: {fair: {label: fair, overrides: bias=0.5}, odd: {label: odd, overrides: bias=0.9}}
+claims:
+  S1: {says: They differ, origin: paper, parts: [odd > fair]}
+budgets:
+  nano: {task: shares, seeds: 1, overrides: "", score: heads_shre}
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "returned", "said"),
+    [
+        ("mesure", "{}", "coin.py: has no function measure"),
+        ("measure", "0.5", "coin.py: measure returns 0.5: must be a dict of numbers"),
+    ],
+)
+def test_a_function_that_is_missing_or_gives_no_numbers_is_named(name, returned, said, tmp_path, unplugged):
+    from rich.console import Console
+
+    files = {"experiments/tables/numerical/coin.py": COIN.format(name, returned)}
+    plugins.add([f"plugins={write_files(tmp_path / 'mine', files)}"])
+    with pytest.raises(Mistake, match=said):
+        source = Computed("coin", {"fair": ["bias=0.5"]}, tmp_path / "runs")
+        source.make(source.cells([0]), "group", Console(file=io.StringIO()))
+
+
+def test_a_score_that_a_function_does_not_give_is_refused(attn, tmp_path, unplugged):
+    coin = COIN.format("measure", "{'heads_share': bias}")
+    files = {"experiments/tables/numerical/coin.py": coin, "conf/table/me2026/coin.yaml": COINS}
+    done = attn("table", "me2026/coin", f"plugins={write_files(tmp_path / 'mine', files)}")
+    said = "budgets.nano.score: coin gives no number 'heads_shre' (did you mean heads_share?)"
+    assert done.returncode == 2 and said in done.stderr

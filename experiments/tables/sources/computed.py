@@ -97,7 +97,7 @@ class Computed:
         """The numbers of a cell, computed here, with the circumstances that a run's result also has."""
         arguments = self._arguments[cell.row]
         began = time.perf_counter()
-        numbers: dict[str, Any] = self._numbers.measure(seed=cell.seed, **arguments)
+        numbers = self._numbers.measure(seed=cell.seed, **arguments)
         facts = describe({}, cell.seed, None)
         record = {"wall_seconds": time.perf_counter() - began, "code_digest": self._numbers.code}
         return numbers | record | {"device": facts["cpu"], "environment": facts, "config": arguments}

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from experiments.failures.failure import Mistake
-from experiments.failures.wording import did_you_mean
+from experiments.failures.wording import did_you_mean, shortened
 from experiments.files.digest import digest
 from experiments.files.disk import files_named
 from experiments.files.durable import folder_for, number, read_sealed, write_sealed
@@ -32,12 +32,22 @@ class StoredNumbers:
     """The results of `measure` of a module, by its arguments and anything else that identifies a call."""
 
     def __init__(self, module: str, runs: Path, of_call: frozenset[str]) -> None:
-        """of_call: the parameters that no row sets."""
+        """of_call: the parameters that no row sets. Raises Mistake for a module without the function."""
         self._module = importlib.import_module(module)
-        self.measure = self._module.measure
+        if not callable(function := getattr(self._module, "measure", None)):
+            raise Mistake(f"{self._module.__file__}: has no function measure")
+        self._function: Callable[..., Any] = function
         self.code = digest(measure_digests(module))
-        self._parameters = [name for name in inspect.signature(self.measure).parameters if name not in of_call]
+        self._parameters = [name for name in inspect.signature(function).parameters if name not in of_call]
         self._folder = runs / COMPUTED_FOLDER
+
+    def measure(self, *of_call: Any, **arguments: Any) -> dict[str, Any]:
+        """The numbers of a call. Raises Mistake for anything but a dict."""
+        numbers = self._function(*of_call, **arguments)
+        if not isinstance(numbers, dict):
+            returned = shortened(repr(numbers))
+            raise Mistake(f"{self._module.__file__}: measure returns {returned}: must be a dict of numbers")
+        return numbers
 
     def arguments(self, row: str, values: Mapping[str, str]) -> Arguments:
         """The arguments of a row. Raises Mistake for an unknown argument, and for a missing one."""
