@@ -208,7 +208,7 @@ def _report(
     differences: those between the settings and the budget `paper`.
     """
     from experiments.tables.conditions import Conditions
-    from experiments.tables.report import report
+    from experiments.tables.report_of_cells import report_of_cells
     from experiments.tables.seed_plan import evidence_of, plan_of, plans
 
     every = plans(request, source, outcomes)
@@ -220,7 +220,7 @@ def _report(
     evidence = evidence_of(plan, source, outcomes)
     other_plans = [each for each in every if each is not plan]
     conditions = Conditions(published, times, evidence, plan, other_plans, differences)
-    return report(request, source, seeds, outcomes, conditions)
+    return report_of_cells(request, source, seeds, outcomes, conditions)
 
 
 def _show(report: Report, options: TableOptions) -> None:

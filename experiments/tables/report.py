@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
 from typing import Any
 
 import numpy as np
 
-from experiments.failures.failure import Mistake
-from experiments.failures.wording import did_you_mean
-from experiments.record.dotted import leaves, value_at
-from experiments.record.result import Fields
 from experiments.statistics.comparison import MarkKind
 from experiments.statistics.evidence import Anytime, Evidence, Interval, interval, standard_error
 from experiments.statistics.plateau import mean_late_gain
 from experiments.tables.conditions import (
-    CellOutcomes,
-    Conditions,
     distinct,
     facts,
-    facts_of_cells,
-    notes_of_cells,
     notes_of_definition,
     notes_of_machines,
 )
-from experiments.tables.definition.published import Published, PublishedNumber
+from experiments.tables.definition.published import PublishedNumber
 from experiments.tables.definition.request import Request, RowUnderScheme, configuration_key
-from experiments.tables.definition.table import Budget, Direction, TableRow
-from experiments.tables.marks import stuck_of
+from experiments.tables.definition.table import Direction
 from experiments.tables.partial import partial_difference, partial_mean
 from experiments.tables.seed_plan import CheckedPlan
-from experiments.tables.sources.source import CellOutcome, Outcomes, Source
 from experiments.tables.verdict import Measures, Verdict, counting, decide
 
 Line = dict[str, Any]  # columns of a configuration, or of a cell
@@ -119,7 +108,7 @@ class Report:
     def known(self, row: str, scheme: str, key: str) -> Any:
         """A number of a row under a scheme of positions, or if it is unknown there, under another one."""
         own_first = [*under(scheme, self.lines), *self.lines]
-        return _first(line.get(key) for line in own_first if line["row"] == row)
+        return first_known(line.get(key) for line in own_first if line["row"] == row)
 
     def step_ratios(self, row: str, other: str, scheme: str) -> list[float]:
         """The ratio of the step times of two rows under a scheme of positions in each round of the bench.
@@ -130,7 +119,7 @@ class Report:
         timed = [configurations[key].scheme for key in self.step_seconds]
         counted = scheme if scheme in timed or not timed else timed[0]
         first, second = (self.step_seconds.get(configuration_key(each, counted), {}) for each in (row, other))
-        return _ratios(first, second)
+        return ratios_by_round(first, second)
 
     def step_ratio_interval(self, row: str, other: str, scheme: str) -> Interval | None:
         """The anytime-valid 95% interval of the mean logarithm of this ratio; None if it is infinite, and for ratios
@@ -182,7 +171,7 @@ class Report:
             "difference": float(np.mean(differences)) if differences else None,
             "difference_low": low, "difference_high": high,
             "difference_of_seeds": partial_difference(request.table.baseline, scores, others),
-            "unigram_loss": _mean(cell["unigram_loss"] for cell in done),
+            "unigram_loss": mean_of_known(cell["unigram_loss"] for cell in done),
             "late_gain": mean_late_gain(done) if request.budget.score == "validation_loss" else None,
             "mark": " and ".join(self.stuck.get(of.key, {}).values()) or None,
             **{name: measured[name] for name in MEASURED},
@@ -245,37 +234,6 @@ class Report:
         )
 
 
-def report(
-    request: Request, source: Source, seeds: Sequence[int], all_outcomes: Outcomes, conditions: Conditions
-) -> Report:
-    """The table of the results that the cells of some seeds have so far.
-
-    seeds: those of the request, and others, of which only cells that have begun count. Raises Mistake for a score that
-    the source does not give.
-    """
-    # for seeds that the user did not request, some rows may have a cell and others none
-    outcomes = {
-        (cell.row, cell.seed): _with_finite_score(all_outcomes[cell], request.budget.score)
-        for cell in source.cells(seeds)
-        if cell.seed in request.seeds or all_outcomes[cell].state != "missing"
-    }
-    _check_score(request, outcomes)
-    configurations, seconds = request.configurations, conditions.step_times.seconds
-    published, printed = conditions.published, _printed(request.rows, conditions.published)
-    of_rows = {key: [outcomes[place] for place in outcomes if place[0] == key] for key in configurations}
-    return Report(
-        request,
-        {key: source.sizes(key) | _published_columns(published, printed.get(of.row))
-         for key, of in configurations.items()},
-        {key: _measured(request, of, of_rows[key], seconds) for key, of in configurations.items()},
-        list(_by_seed(request, outcomes, _scores(request.budget, outcomes))),
-        {key: stuck for key, of_row in of_rows.items() if (stuck := stuck_of(of_row, request.budget))},
-        seconds, printed, conditions.evidence, conditions.plan,
-        list(facts_of_cells(request, outcomes, conditions)),
-        list(notes_of_cells(request, outcomes, conditions.step_times)),
-    )  # fmt: skip
-
-
 def under(scheme: str, lines: Sequence[Line]) -> list[Line]:
     """The lines, of configurations or of cells, under a scheme of positions."""
     return [line for line in lines if line["positions"] == scheme]
@@ -286,101 +244,8 @@ def without_unnamed_scheme(lines: Sequence[Line]) -> list[Line]:
     return [{key: value for key, value in line.items() if key != "positions" or value} for line in lines]
 
 
-def _check_score(request: Request, outcomes: CellOutcomes) -> None:
-    """Raises Mistake if no finished cell has the score. Only a result says which numbers a function returns."""
-    place, source = request.budget.score, request.table.source
-    results = [outcome.result for outcome in outcomes.values() if outcome.state == "done"]
-    if source == "runs" or not results or any(value_at(result, place) is not None for result in results):
-        return
-    known = [key for key, value in leaves(results[0]) if isinstance(value, int | float)]
-    meant = did_you_mean(place, known)
-    raise Mistake(f"{request.name}: budgets.{request.budget_name}.score: {source} gives no number {place!r}{meant}")
-
-
-def _with_finite_score(outcome: CellOutcome, place: str) -> CellOutcome:
-    """The outcome of a cell, which counts as diverged if its score is not finite."""
-    value = value_at(outcome.result, place) if outcome.state == "done" else None
-    if value is None or math.isfinite(value):
-        return outcome
-    return replace(outcome, state="diverged", reason=f"{place} is {value:g}")
-
-
-def _scores(budget: Budget, outcomes: CellOutcomes) -> dict[str, dict[int, float]]:
-    """The scores of finished cells, and the stand-in that the budget gives to diverged ones: the worst of its kind."""
-    scores: dict[str, dict[int, float]] = {}
-    done = [outcome.result for outcome in outcomes.values() if outcome.state == "done"]
-    stand_ins = [value for result in done if budget.diverged and (value := value_at(result, budget.diverged))]
-    worst = max if budget.better == "lower" else min
-    for (row, seed), outcome in outcomes.items():
-        value = value_at(outcome.result, budget.score) if outcome.state == "done" else None
-        if outcome.state == "diverged" and stand_ins:
-            value = worst(stand_ins)
-        if value is not None:
-            scores.setdefault(row, {})[seed] = value
-    return scores
-
-
-def _by_seed(request: Request, outcomes: CellOutcomes, scores: Mapping[str, dict[int, float]]) -> Iterator[Line]:
-    """A line for every cell: its score, the loss of a unigram model, and its outcome."""
-    configurations = request.configurations
-    for (key, seed), outcome in outcomes.items():
-        of = configurations[key]
-        yield {
-            "row": of.row, "positions": of.scheme, "seed": seed,
-            request.budget.score_name: scores.get(key, {}).get(seed),
-            **{name: outcome.result[name] for name in ("unigram_loss", "late_gain")},
-            "state": outcome.state,
-            "machine": _machines(outcome.result),
-        }  # fmt: skip
-
-
-def _machines(result: Fields) -> str | None:
-    """The machines on which a cell was trained and fine-tuned, with the number of threads on a CPU."""
-    parts = [result, *(result.get("finetune") or {}).values()]
-    starts = [start for part in parts for start in value_at(part, "environment.earlier") or ()]
-    devices = (*(value_at(start, "torch.device") for start in starts), *(part["device"] for part in parts))
-    return ", then ".join(distinct(devices)) or None
-
-
-def _printed(rows: Mapping[str, TableRow], published: Published | None) -> dict[str, dict[str, PublishedNumber]]:
-    if published is None:
-        return {}
-    return {
-        key: {metric: published.number(row.published, metric) for metric in published.metrics}
-        for key, row in rows.items()
-        if row.published
-    }
-
-
-def _published_columns(published: Published | None, numbers: dict[str, PublishedNumber] | None) -> Line:
-    if published is None:
-        return {}
-    columns: Line = {}
-    for metric in published.metrics:
-        number = numbers[metric] if numbers else PublishedNumber(None, None, "")
-        columns |= {f"published_{metric}": number.value, f"published_{metric}_pm": number.spread}
-        columns |= {f"published_{metric}_mark": number.mark}
-    return columns
-
-
-def _measured(
-    request: Request, of: RowUnderScheme, outcomes: Sequence[CellOutcome], step_seconds: Mapping[str, dict[int, float]]
-) -> Line:
-    """Numbers of the finished cells and of the bench: means and medians, but the most of the memory."""
-    results = [outcome.result for outcome in outcomes if outcome.state == "done"]
-    places = [*request.columns, "steps", "tokens", "processor_seconds"]
-    seconds = step_seconds.get(of.key, {})
-    ratios = _ratios(seconds, step_seconds.get(configuration_key(request.table.baseline, of.scheme), {}))
-    return {
-        **{place.rpartition(".")[2]: _mean(value_at(result, place) for result in results) for place in places},
-        "parameters": _first(value_at(result, "parameters.total") for result in results),
-        "peak_memory_bytes": max((result["peak_memory_bytes"] or 0 for result in results), default=0) or None,
-        "step_seconds": median(seconds.values()) if seconds else None,
-        "step_time": median(ratios) if ratios else None,
-    }
-
-
-def _ratios(of_row: Mapping[int, float], of_other: Mapping[int, float]) -> list[float]:
+def ratios_by_round(of_row: Mapping[int, float], of_other: Mapping[int, float]) -> list[float]:
+    """The ratio of two step times in each round that timed both."""
     return [of_row[turn] / of_other[turn] for turn in of_row if turn in of_other]
 
 
@@ -402,10 +267,12 @@ def _state(cells: Sequence[Line]) -> str:
     return "done" if not others else f"{done} of {len(cells)} done, {', '.join(others)}"
 
 
-def _first(values: Iterator[Any]) -> Any:
+def first_known(values: Iterator[Any]) -> Any:
+    """The first value that is not None; None if there is none."""
     return next((value for value in values if value is not None), None)
 
 
-def _mean(values: Iterator[float | None]) -> float | None:
+def mean_of_known(values: Iterator[float | None]) -> float | None:
+    """The mean of the values that are not None; None if there is none."""
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else None

@@ -11,7 +11,8 @@ from experiments.tables.conditions import Conditions
 from experiments.tables.definition import published
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import Scheme
-from experiments.tables.report import Report, report
+from experiments.tables.report import Report
+from experiments.tables.report_of_cells import report_of_cells
 from experiments.tables.seed_plan import CheckedPlan, SeedPlan
 from experiments.tables.sources.source import CellOutcome, Outcomes, TableCell
 from experiments.tables.step_times import StepTimes
@@ -105,7 +106,7 @@ def planned_by(evidence: Evidence, report: Report | None = None, **changes) -> R
 
 
 def report_of(request: Request, source: Known, conditions: Conditions) -> Report:
-    return report(request, source, request.seeds, Outcomes(source), conditions)
+    return report_of_cells(request, source, request.seeds, Outcomes(source), conditions)
 
 
 def line(found: Report, row: str) -> dict:

@@ -11,7 +11,8 @@ from experiments.record.result import UNKNOWN
 from experiments.statistics.evidence import Evidence
 from experiments.tables.conditions import Conditions
 from experiments.tables.definition.request import Request, load
-from experiments.tables.report import Report, report
+from experiments.tables.report import Report
+from experiments.tables.report_of_cells import report_of_cells
 from experiments.tables.seed_plan import CheckedPlan, evidence_of, plan_of, plans
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.source import CellOutcome, Outcomes, TableCell
@@ -70,7 +71,9 @@ def begun(source, least: int = 0) -> list[int]:
 
 
 def reported(asked: Request, source: Made, outcomes: Outcomes | None = None) -> Report:
-    return report(asked, source, sorted({*asked.seeds, *begun(source)}), outcomes or Outcomes(source), Conditions())
+    return report_of_cells(
+        asked, source, sorted({*asked.seeds, *begun(source)}), outcomes or Outcomes(source), Conditions()
+    )
 
 
 def checked(asked: Request, source: Made) -> list[CheckedPlan]:

@@ -16,7 +16,7 @@ from experiments.record.environment import STARTED
 from experiments.tables import seed_plan
 from experiments.tables.conditions import Conditions
 from experiments.tables.definition.request import Request, load
-from experiments.tables.report import report
+from experiments.tables.report_of_cells import report_of_cells
 from experiments.tables.seed_plan import make_plan, plan_of
 from experiments.tables.sources.source import CellOutcome, Outcomes
 from experiments.tables.step_times import NOT_MEASURED
@@ -45,7 +45,7 @@ def test_a_plan_comes_before_its_seeds_and_then_decides_by_students_t(tmp_path):
     by_plan = evidence(asked, source)
     assert by_plan.name == "planned"
     conditions = Conditions(evidence=by_plan, plan=plan_of(asked.seeds, checked(asked, source)))
-    made = report(asked, source, asked.seeds, Outcomes(source), conditions)
+    made = report_of_cells(asked, source, asked.seeds, Outcomes(source), conditions)
     assert made.verdicts[0].word == "holds" and "Student's t" in dict(made.facts)["evidence"]
     assert "seeds 2 to 5, 2 comparisons" in dict(made.facts)["plan"]
     # other seeds are not those of the plan, whatever else is the same

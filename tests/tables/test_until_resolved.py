@@ -11,7 +11,7 @@ import pytest
 from experiments.tables.conditions import Conditions
 from experiments.tables.definition.request import Request
 from experiments.tables.definition.table import UNTUNED
-from experiments.tables.report import report
+from experiments.tables.report_of_cells import report_of_cells
 from experiments.tables.seed_plan import make_plan
 from experiments.tables.sources.source import Outcomes
 from experiments.tables.step_times import StepTimes
@@ -32,7 +32,7 @@ def test_a_claim_that_a_plan_has_decided_gets_no_further_seeds_which_would_end_t
     asked = request(tmp_path, range(FIRST_SEEDS), named=True)
     outcomes = Outcomes(source)
     conditions = Conditions(evidence=evidence(asked, source))
-    planned = report(asked, source, asked.seeds, outcomes, conditions)
+    planned = report_of_cells(asked, source, asked.seeds, outcomes, conditions)
     (verdict,) = planned.verdicts
     assert (verdict.word, verdict.findings[""].outlook.word) == ("holds", "not resolved")
     assert next_step(asked, source, outcomes, planned) is None
@@ -144,7 +144,7 @@ def test_no_seed_goes_to_a_claim_about_the_time_of_a_step(tmp_path):
     asked = replace(asked, table=table)
     seconds = {"h8": dict(enumerate([1.0, 1.1, 1.2, 1.3])), "h16": dict.fromkeys(range(4), 1.1)}
     timed = Conditions(step_times=StepTimes(seconds, "a machine", None))
-    made = report(asked, source, range(FIRST_SEEDS), Outcomes(source), timed)
+    made = report_of_cells(asked, source, range(FIRST_SEEDS), Outcomes(source), timed)
     assert [verdict.word for verdict in made.verdicts] == ["holds", "not resolved"]
     assert next_step(asked, source, Outcomes(source), made) is None
 
@@ -176,7 +176,7 @@ def test_rows_that_are_equal_end_as_no_difference(tmp_path):
 
 
 def decided(asked: Request, source: Made, seeds: range) -> str:
-    return report(asked, source, seeds, Outcomes(source), Conditions()).verdicts[0].word
+    return report_of_cells(asked, source, seeds, Outcomes(source), Conditions()).verdicts[0].word
 
 
 @pytest.mark.parametrize(
