@@ -115,8 +115,7 @@ class Report:
 
         If the bench timed only another scheme, as it did for older pages, that one counts.
         """
-        configurations = self.request.configurations
-        timed = [configurations[key].scheme for key in self.step_seconds]
+        timed = [of.scheme for key, of in self.request.configurations.items() if key in self.step_seconds]
         counted = scheme if scheme in timed or not timed else timed[0]
         first, second = (self.step_seconds.get(configuration_key(each, counted), {}) for each in (row, other))
         return ratios_by_round(first, second)

@@ -49,8 +49,7 @@ def recorded(request: Request, source: Source) -> StepTimes:
         if record["rows"] != _identity(rows, record["kernels"]) or record["device"] != _machine(rows):
             return NOT_MEASURED
         seconds = {
-            str(row): {int(turn): float(each) for turn, each in of_row.items()}
-            for row, of_row in record["seconds"].items()
+            str(row): {int(turn): float(each) for turn, each in of_row} for row, of_row in record["seconds"].items()
         }
         return StepTimes(seconds, str(record["device"]), record["waited"], record["kernels"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -86,14 +85,17 @@ def measure(request: Request, source: Source, console: Console, count: int) -> S
         if isinstance(why, str):
             say(console, f"{row}: its step could not be timed: {why}")
     kernels = {row: "+".join(timing.warm.kernels) for row, timing in timings.items()}
-    same = [row for row, kernel in kernels.items() if earlier.kernels.get(row) == kernel]
-    seconds = {row: dict(enumerate(timing.seconds, first)) for row, timing in timings.items()}
+    seconds = {
+        row: (earlier.seconds[row] if earlier.kernels.get(row) == kernels[row] else {})
+        | dict(enumerate(timing.seconds, first))
+        for row, timing in timings.items()
+    }
     waits = [earlier.waited, *(timing.waited for timing in timings.values())]
     record = {
         "rows": _identity(rows, kernels),
         "kernels": kernels,
         "device": _machine(rows),
-        "seconds": seconds | {row: earlier.seconds[row] | seconds[row] for row in same},
+        "seconds": {row: [*of_row.items()] for row, of_row in seconds.items()},
         "waited": max((wait for wait in waits if wait is not None), default=None),
     }
     folder_for(_path(request).parent)

@@ -172,7 +172,7 @@ def test_killed_in_the_middle_it_goes_on_with_the_same_numbers(attn, words, tmp_
         ({"finetune": {"first": "task=sst3"}}, [], "there is no task 'sst3'"),
         ({"finetune": {"first": "epochs=2"}}, [], "which task?"),
         ({"finetune": {"first": "task=sst2 heads=4"}}, [], "the pretrained run decides heads"),
-        ({"finetune": {"first": "task=sst2 seed=4"}}, [], "the pretraining sets seed"),
+        ({}, ["finetune.first.seed=4"], "the pretraining sets seed"),
         ({"finetune": {"first": "task=sst2 epochs=-1"}}, [], "epochs = -1"),
         ({"score": "finetune.first.scores.acuracy"}, [], "did you mean accuracy?"),
         ({}, ["finetune.frist.epochs=1"], "did you mean first?"),

@@ -64,13 +64,12 @@ def test_more_rounds_are_added_to_those_of_the_same_kernel(tmp_path, monkeypatch
 
     monkeypatch.setattr(rounds, "timed", timed)
     quiet = Console(file=io.StringIO())
-    measure(request, source, quiet, 2)
+    measure(request, source, quiet, 12)
     kernels["h16"] = "blocked"
-    found = measure(request, source, quiet, 3)
-    assert asked == [2, 1] and found.rounds == 3
-    assert found.seconds == {
-        "h8": {0: 0.1, 1: 0.1, 2: 0.2}, "h16": {2: 0.2}, "h32": {0: 0.1, 1: 0.1, 2: 0.2}
-    }  # fmt: skip
+    found = measure(request, source, quiet, 13)
+    assert asked == [12, 1] and found.rounds == 13
+    both = dict.fromkeys(range(12), 0.1) | {12: 0.2}
+    assert found.seconds == {"h8": both, "h16": {12: 0.2}, "h32": both}
 
 
 def test_times_of_another_kernel_are_measured_again(tmp_path, monkeypatch):

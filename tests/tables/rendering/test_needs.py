@@ -17,7 +17,7 @@ from experiments.tables.report import Report
 from experiments.tables.sources.source import CellOutcome
 from experiments.tables.step_times import NOT_MEASURED, StepTimes
 from tests.fixtures.tables import NAME
-from tests.tables.known import LOSSES, done, made, untuned_table
+from tests.tables.known import LOSSES, STEP_TIMES, done, made, untuned_table
 
 pytestmark = pytest.mark.usefixtures("heads_table")
 
@@ -108,13 +108,14 @@ def test_the_commands_of_what_is_needed_name_the_budget_the_settings_and_the_fol
     table, (nano,) = load(NAME), load(NAME).budgets.values()
     small = nano.model_copy(update={"overrides": f"{nano.overrides} max_steps=10"})
     measured = table.model_copy(update={"source": "theorem1", "budgets": {"nano": nano, "small": small}})
-    found = noisy_rows(measured)
+    found = noisy_rows(measured, NOT_MEASURED)
     small_request = replace(found.request, budget_name="small", overrides=("max_steps=20", "data.train=book.txt"))
     commands = ("attn table me2026/heads --dry-run", "attn table me2026/heads --budget small --dry-run")
     words = (" plugins=mine", " plugins=mine max_steps=20")
-    for request, command, more in zip((found.request, small_request), commands, words, strict=True):
+    places = ("a CPU", "a CPU or a GPU")
+    for request, command, more, place in zip((found.request, small_request), commands, words, places, strict=True):
         (text,) = needed(replace(found, request=request))
-        assert text.endswith(f" ({command}{more} estimates a run's time on a CPU or a GPU)")
+        assert text.endswith(f" ({command}{more} estimates a run's time on {place})")
     # the smallest budget does not have all rows of the claim
     budgets = {"nano": nano.model_copy(update={"rows": ["h8", "h16"]}), "small": small}
     fewer = made(table=found.request.table.model_copy(update={"budgets": budgets}))
@@ -123,13 +124,13 @@ def test_the_commands_of_what_is_needed_name_the_budget_the_settings_and_the_fol
     ]
 
 
-def noisy_rows(table=None) -> Report:
+def noisy_rows(table=None, step_times: StepTimes = STEP_TIMES) -> Report:
     """h32 is a little worse than h16, and both are clearly better than h8."""
     losses = {"h16": (3.5, 3.51, 3.5, 3.51, 3.5, 3.51), "h32": (3.6, 3.9, 3.4, 3.5, 3.4, 3.9)}
     changes = {(row, seed): done(loss) for row, of_row in losses.items() for seed, loss in enumerate(of_row)}
     table = table or load(NAME)
     claims = {"C4": table.claims["C4"].model_copy(update={"parts": ["h16 > h32"]})}
-    return made(changes, table=table.model_copy(update={"claims": claims}))
+    return made(changes, table=table.model_copy(update={"claims": claims}), step_times=step_times)
 
 
 def test_seeds_that_would_end_in_a_mark_are_not_promised():
