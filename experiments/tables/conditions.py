@@ -174,7 +174,7 @@ def notes_of_machines(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def untuned_families(request: Request) -> Iterator[str]:
     """A sentence on the families whose learning rate was not tuned, if there are any."""
-    if families := [family for family, tuning in request.family_tunings.items() if not tuning.is_fair]:
+    if families := request.untuned_families:
         rates, was, its = ("rate", "was", "its") if len(families) == 1 else ("rates", "were", "their")
         added = f" with {joined(overrides)}" if (overrides := request.untuned_overrides) else ""
         yield (

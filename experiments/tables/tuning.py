@@ -78,8 +78,7 @@ def tune(request: Request, console: Console, workers: Workers = "auto") -> dict[
 
 def fewest_trials(request: Request) -> int:
     """The number of cells that `tune` trains if the present rate of every family is its best."""
-    untuned = [family for family, tuning in request.family_tunings.items() if not tuning.is_fair]
-    rows = sum(len(_first_and_last(request, family)) for family in untuned)
+    rows = sum(len(_first_and_last(request, family)) for family in request.untuned_families)
     return rows * FEWEST_RATES * len(SEEDS)
 
 
@@ -97,7 +96,7 @@ def _untuned(request: Request) -> list[str]:
         raise Mistake("--tune: finds the learning rate itself", "leave learning_rate=... out")
     if not (families := request.family_tunings):
         raise Mistake(f"--tune: no row of the budget {request.budget_name} of {request.name} has a rate to tune")
-    if not (untuned := [family for family, tuning in families.items() if not tuning.is_fair]):
+    if not (untuned := request.untuned_families):
         raise Mistake(
             f"--tune: no rate is left to tune; the families are {joined(list(families))}",
             "a family with tried: {} is tuned again",

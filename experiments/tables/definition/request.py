@@ -158,6 +158,11 @@ class Request:
         return bool(self.tunings) and not any(tuning.is_fair for tuning in self.tunings.values())
 
     @property
+    def untuned_families(self) -> list[str]:
+        """The families whose learning rate was not tuned."""
+        return [family for family, tuning in self.family_tunings.items() if not tuning.is_fair]
+
+    @property
     def printed(self) -> Printed | None:
         """The published metric that the score is compared with."""
         return self.table.printed_at(self.budget_name)
@@ -225,6 +230,10 @@ class Request:
     def dry_run_command(self) -> str:
         """The command that estimates the time of cells with the request's settings, on the text of the budget."""
         return self._at_budget("--dry-run", self.untuned_overrides)
+
+    def until_resolved_command(self) -> str:
+        """The command that makes the table until every claim is decided."""
+        return self._at_budget("--until-resolved", self.untuned_overrides)
 
     def _at_budget(self, mode: str, settings: Sequence[str]) -> str:
         budget = [] if self.budget_name == BUDGETS[0] else ["--budget", self.budget_name]

@@ -18,7 +18,7 @@ from experiments.statistics.evidence import Planned
 from experiments.tables.archive import restored
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load
-from experiments.tables.definition.table import BUDGETS
+from experiments.tables.definition.table import Table
 from experiments.tables.rendering.sentences import CHECK, WORDS, clause, is_small, more_parameters, more_time
 from experiments.tables.report import Report
 from experiments.tables.tuning import fewest_trials
@@ -74,7 +74,7 @@ def write_index(folder: Path) -> Path:
     if unreadable:
         blocks += ["## Pages whose numbers cannot be read", "\n".join(unreadable)]
     with_results = {of.request.name for of in reports.values() if not of.request.chosen_claims}
-    if missing := [name for name in names() if name not in with_results]:
+    if missing := {name: load(name) for name in names() if name not in with_results}:
         how = (
             "They have not been run as a whole with the present settings. Each command makes the table whose claim "
             "follows it. Where there are two, write the learning rates that the first one prints into the file of the "
@@ -83,7 +83,7 @@ def write_index(folder: Path) -> Path:
             f"{_page(folder, 'gpu.md', 'On a GPU')} on a GPU, and `attn table NAME --dry-run` on your machine."
         )
         blocks += ["## Tables without results", how]
-        blocks += ["\n".join(f"* {_commands(name)}: {load(name).shows}" for name in missing)]
+        blocks += ["\n".join(f"* {_commands(name, table)}: {table.shows}" for name, table in missing.items())]
     path = folder / INDEX
     write(path, "\n\n".join(blocks) + "\n")
     return path
@@ -171,14 +171,11 @@ def _clauses(counts: Counter[str]) -> list[str]:
     return [clause(word, str(counts[word]), counts[word]) for word in WORDS if word in counts]
 
 
-def _commands(name: str) -> str:
+def _commands(name: str, table: Table) -> str:
     """The commands that make a table, with their numbers of cells."""
-    table = load(name)
-    budget = next(iter(table.budgets))
-    request = Request(name, table, budget, range(1))
-    command = f"attn table {name}" + (f" --budget {budget}" if budget != BUDGETS[0] else "")
-    trials = f"`{command} --tune` (at least {fewest_trials(request)}), then " if _needs_tuning(request) else ""
-    return f"{trials}`{command} --until-resolved` ({request.cell_count})"
+    request = Request(name, table, next(iter(table.budgets)), range(1))
+    first = f"`{request.tuning_command()}` (at least {fewest_trials(request)}), then " if _needs_tuning(request) else ""
+    return f"{first}`{request.until_resolved_command()}` ({request.cell_count})"
 
 
 def _needs_tuning(request: Request) -> bool:
