@@ -20,7 +20,7 @@ bench dropout-6-fp32 heads=6 length=128 batch_size=8 precision=fp32 variant=mult
 
 # whole training steps compared with other libraries, each started as its users start it
 unset OMP_NUM_THREADS
-step() { attn bench --scope step --peers --format csv optimizer=adamw precision=bf16 tokenizer.vocabulary_size=8192 --rounds 3 "${@:2}" \
+step() { attn bench --scope step --peers --format csv optimizer=adamw precision=bf16 tokenizer.vocabulary_size=8192 objective.rate=0.15 --rounds 3 "${@:2}" \
   > "runs/performance/$1.csv"; }
 step small-128 --compile layers=4 hidden_size=256 heads=4 model.intermediate_size=1024 length=128 batch_size=32
 step steps-128 --compile layers=6 hidden_size=384 heads=24 model.intermediate_size=1536 length=128 batch_size=32 \

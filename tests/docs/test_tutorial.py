@@ -24,7 +24,7 @@ def mixing(tmp_path_factory, monkeypatch) -> None:
     tables = tmp_path_factory.mktemp("tables")
     (tables / "mine").mkdir()
     (tables / "mine" / "mixing.yaml").write_text(
-        re.sub(r"seeds: 6\n    overrides: .*", "seeds: 2\n    overrides: objective.rate=0.4\n", TABLE)
+        re.sub(r"seeds: 6\n    overrides: .*", "seeds: 2\n    overrides: schedule=cosine\n", TABLE)
     )
     monkeypatch.setattr(folder, "TABLES", tables)
     # the bench is tried where it stands; here each row takes a tenth of a second

@@ -65,7 +65,8 @@ def check_name(name: str) -> None:
     if name not in known:
         without_paper = {each.split("/")[1]: each for each in known}
         meant = did_you_mean(without_paper.get(name, name), known)
-        raise Mistake(f"there is no table {name!r}" + meant, f"there are: {', '.join(known)}")
+        hint = f"there are: {', '.join(known)}; plugins=FOLDER adds tables of yours"
+        raise Mistake(f"there is no table {name!r}{meant}", hint)
 
 
 def published_file(name: str) -> str:
