@@ -78,8 +78,7 @@ def _timed(contenders: list[Contender], rounds: int) -> tuple[list[Row], list[Le
     """Rows with speeds relative to each of the peers, round by round; without peers, relative to the first
     contender.
     """
-    torch.set_num_threads(contenders[0].settings.trainer.threads)
-    rates = measure_rates(contenders[0].device, contenders[0].precision)
+    rates = {part: _rates(*part) for part in dict.fromkeys(map(_part_of_machine, contenders))}
     # of the checks and of the rates; the contenders run in processes of their own
     give_back_freed_memory()
     outcomes = list(zip(contenders, timed(contenders, rounds), strict=True))
@@ -90,7 +89,18 @@ def _timed(contenders: list[Contender], rounds: int) -> tuple[list[Row], list[Le
     references |= {contender.name: timing.seconds for contender, timing in timings if contender.peer}
     if timings and not references:
         references["first"] = timings[0][1].seconds
-    return [_row(contender, timing, rates, references) for contender, timing in timings], ended
+    rows = [_row(contender, timing, rates[_part_of_machine(contender)], references) for contender, timing in timings]
+    return rows, ended
+
+
+def _part_of_machine(contender: Contender) -> tuple[torch.device, str, int]:
+    """The part of the machine that a contender uses: device, precision and threads."""
+    return contender.device, contender.precision, contender.settings.trainer.threads
+
+
+def _rates(device: torch.device, precision: str, threads: int) -> Rates:
+    torch.set_num_threads(threads)
+    return measure_rates(device, precision)
 
 
 def _row(contender: Contender, timing: Timing, rates: Rates, references: dict[str, list[float]]) -> Row:

@@ -19,9 +19,10 @@ from attention.kernels.problem import Problem, Projection
 from attention.layers import attend as core
 from experiments.bench import rounds, side_by_side
 from experiments.bench.check import check
-from experiments.bench.contenders import Contender, build, initialized_model, made_up_batch
+from experiments.bench.contenders import Contender, Work, build, initialized_model, made_up_batch
 from experiments.bench.figure import check_plot
 from experiments.bench.peers import PEERS
+from experiments.bench.rounds import Timing
 from experiments.bench.side_by_side import groups
 from experiments.bench.worker import Turn, Worker, repeat
 from experiments.commands.bench import bench
@@ -301,6 +302,17 @@ def test_the_floor_is_the_slower_of_products_and_traffic():
     rates = Rates(flops_per_second=100.0, bytes_per_second=10.0)
     assert rates.floor(1000, 10) == 10 and rates.floor(10, 1000) == 100
     assert all(rate > 1e6 for rate in measure_rates(torch.device("cpu"), "bf16"))
+
+
+def test_the_floor_of_a_row_is_that_of_its_own_threads(monkeypatch):
+    threads = []
+    monkeypatch.setattr(torch, "set_num_threads", threads.append)
+    monkeypatch.setattr(side_by_side, "measure_rates", lambda *_: Rates(threads[-1] * 1e9, 1.0))
+    turn, work = Turn(1.0, 1, ["reference"]), Work(tokens=1, flops=1e9, moved_bytes=0.0)
+    monkeypatch.setattr(side_by_side, "timed", lambda contenders, _: [Timing([turn], turn, work) for _ in contenders])
+    cells = [contender(f"trainer.threads={count}").settings for count in (1, 2)]
+    rows, _ = side_by_side.compare(cells, "attention", 1, peers=False, compiled=False)
+    assert [row["floor_share"] for row in rows] == [1.0, 0.5]
 
 
 @pytest.mark.parametrize(("flops_per_second", "largest"), [(1e15, 8192), (1e9, 256)])
