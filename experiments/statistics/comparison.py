@@ -102,7 +102,7 @@ class Compared:
         barred = [outcome for outcome in shown if outcome in undone]
         of_first = undone[shown[0]] if shown and barred == shown else []
         # the outlook takes longer than all the rest
-        later = undone.get(self.outlook, []) if self.outlook and not shown else []
+        later = undone.get(self.outlook, []) if not shown and self.outlook else []
         return replace(self, marks=[*stuck, *of_first], barred=barred, later=later)
 
     def p_values(self) -> dict[ClaimOutcome, float]:
