@@ -157,7 +157,7 @@ def _configuration(of: Configuration, rows: list[Row], settings: list[str], meas
     ended = [rows[run] for run in of.finished.values()]
     values = {column: [row[column] for row in ended if row[column] is not None] for column in measures}
     means = {column: math.fsum(known) / len(known) if known else None for column, known in values.items()}
-    errors = {column: standard_error(known) if known else None for column, known in values.items()}
+    errors = {column: standard_error(known) for column, known in values.items()}
     if values.get("perplexity") and (loss := means["loss"]) is not None:
         means["perplexity"], errors["perplexity"] = perplexity(loss), None
     several = [column for column in WITH_INTERVAL if len(values.get(column, ())) > 1]

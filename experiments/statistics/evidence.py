@@ -142,7 +142,7 @@ def finite_half_width(evidence: Evidence, count: int, deviation: float) -> float
 
 
 def standard_error(values: Sequence[float]) -> float | None:
-    """The standard error of the mean; None for one value, which has no spread."""
+    """The standard error of the mean; None for fewer than two values, which have no spread."""
     return mean_and_deviation(values)[1] / math.sqrt(len(values)) if len(values) > 1 else None
 
 

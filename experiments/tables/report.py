@@ -163,7 +163,7 @@ class Report:
         return {
             "row": of.row, "positions": of.scheme, "label": of.definition.label, **self.given[of.key],
             self.score: float(np.mean(values)) if values else None,
-            "standard_error": standard_error(values) if values else None,
+            "standard_error": standard_error(values),
             "seeds": len(values),
             "of_seeds": partial_mean(scores, finished),
             **{name: self._column(name, of.key) for name in (place.rpartition(".")[2] for place in request.columns)},
