@@ -134,7 +134,7 @@ def relation_accuracies(run: TrainedRun, trees: Iterable[Tree]) -> tuple[list[di
         sentences += 1
         if sentences == MAX_SENTENCES:
             break
-    layer_heads = [(i, h) for i, layer in enumerate(run.model.layers, 1) for h in range(1, _softmax_heads(layer) + 1)]
+    layer_heads = [(i, h) for i, each in enumerate(run.model.attentions, 1) for h in range(1, each.softmax_heads + 1)]
     rows = []
     for (relation, direction), correct_counts in correct.items():
         counts = offsets[relation, direction]
@@ -175,7 +175,3 @@ def encode_tree(run: TrainedRun, tree: Tree) -> tuple[Tensor, Tensor] | None:
     ids = [tokenizer.cls_id, *(int(i) for part in parts for i in part), tokenizer.sep_id]
     word = [-1, *(index for index, part in enumerate(parts) for _ in part), -1]
     return torch.tensor([ids]), torch.tensor(word)
-
-
-def _softmax_heads(layer: Any) -> int:
-    return int(layer.attention.softmax_heads)
