@@ -76,7 +76,7 @@ def _results(settings: Settings, backend: str, dtype: torch.dtype) -> tuple[dict
 def _difference(
     expected: dict[str, Tensor], actual: dict[str, Tensor], precision: str, tolerance: float, negligible: float
 ) -> list[str]:
-    """The first difference that exceeds the tolerance, in words."""
+    """The differences that exceed the tolerance, in words."""
     if missing := expected.keys() ^ actual.keys():
         return [f"{name}: missing in {precision}" for name in sorted(missing)]
     largest = max(float(tensor.norm()) for tensor in expected.values())

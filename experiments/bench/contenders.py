@@ -117,7 +117,8 @@ def _attention(contender: Contender) -> Built:
         output.backward(grad.to(output.dtype))
 
     cost = layer.cost(settings.length, settings.length)
-    # x and the gradient of the output are read, the output and the gradient of x written; weights read twice
+    # x and the gradient of the output are read, the output and the gradient of x written;
+    # weights are read twice, and their gradient is written
     moved_bytes = 4 * x.nbytes + 3 * 4 * cost.parameters
     tokens, flops = settings.batch_size * settings.length, 6.0 * cost.multiplies * settings.batch_size
     return Built(run, lambda: [layer.kernel] if layer.kernel else [], Work(tokens, flops, moved_bytes))

@@ -58,7 +58,7 @@ class Findings:
 
     objectives: dict[str, Direction]
     ended: list[EndedTrial]
-    best: list[int]  # numbers of the trials that no other beats in every objective; of one objective, the best trial
+    best: list[int]  # numbers of the trials that no other beats in one objective without being worse in another
     importances: list[dict[str, float]]  # for each objective, the shares of the keys, the largest first
 
 
