@@ -79,7 +79,6 @@ def test_the_rarest_tokens_are_of_the_smallest_count_and_never_special():
     tokens = torch.tensor([[0, 3, 2, 3, 1], [0, 2, 2, 1, 1]])
     counts, special = torch.tensor([0, 100, 10, 1]), tokens == 0
     assert is_rarest(tokens, special, counts).int().tolist() == [[0, 1, 0, 1, 0], [0, 1, 1, 0, 0]]
-    assert is_rarest(tokens, special, counts, kinds=2).int().tolist() == [[0, 1, 1, 1, 0], [0, 1, 1, 1, 1]]
 
 
 def test_distances_are_the_jensen_shannon_divergence():

@@ -65,11 +65,10 @@ def offset_pointed_to(weights_BHNM: Tensor) -> Tensor:
     return weights_BHNM.argmax(-1) - torch.arange(weights_BHNM.shape[-2])
 
 
-def is_rarest(tokens_BM: Tensor, special_BM: Tensor, counts: Tensor, kinds: int = 1) -> Tensor:
-    """Bool [B, M]: tokens of which at most `kinds` - 1 in the row are rarer, by `counts` [vocabulary]."""
+def is_rarest(tokens_BM: Tensor, special_BM: Tensor, counts: Tensor) -> Tensor:
+    """Bool [B, M]: the rarest token of each row that is not special, by `counts` [vocabulary], wherever it stands."""
     count = torch.where(special_BM, torch.iinfo(torch.int64).max, counts[tokens_BM])
-    largest_counts = [torch.unique(row)[:kinds][-1] for row in count]
-    return (count <= torch.stack(largest_counts)[:, None]) & ~special_BM
+    return (count == count.amin(1, keepdim=True)) & ~special_BM
 
 
 def profile_heads(run: TrainedRun, part: Part) -> list[dict[str, Any]]:
