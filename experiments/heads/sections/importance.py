@@ -62,9 +62,9 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section:
         "|d loss / d gate| (Michel et al.), and its relevance is its share of the likeliest token's score (Voita et "
         f"al.). With all heads the loss of these {run.sequences} sequences is {full_loss:.3f} nats"
         + (
-            "; without any head it is at most 0.05 higher, so these heads do nothing yet."
+            f"; without any head it is at most {NEGLIGIBLE_LOSS} higher, so these heads do nothing yet."
             if curves["by gradient"][1][-1] <= negligible
-            else f"; it is at most 0.05 higher with {', '.join(heads_needed)}."
+            else f"; it is at most {NEGLIGIBLE_LOSS} higher with {', '.join(heads_needed)}."
         )
         + f" {_of_ablation(found.tables['ablation'])}"
     )
