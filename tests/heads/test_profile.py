@@ -153,6 +153,8 @@ def test_heads_that_attend_alike_have_no_trend():
     falling = {1: 0.3, 2: 0.2, 3: 0.25, 4: 0.1}
     assert "falls with depth, from 0.300 in the first to 0.100 in the last" in trend_with_depth(falling, 0.2, 0.3)
     # two layers always rise or fall
+    equal = trend_with_depth(dict.fromkeys(range(1, 5), 0.0), 0.0, 0.3)
+    assert "neither falls nor rises with depth, from 0.000" in equal and equal.endswith("depth +0.00).")
     few = trend_with_depth({1: 0.3, 2: 0.1}, 0.2, 0.3)
     assert few.endswith("is 0.300 within the first layer, and 0.100 within the last.") and "correlation" not in few
     assert trend_with_depth({1: 0.3}, 0.3, 0.3) == ""

@@ -66,10 +66,12 @@ def trend_with_depth(within: dict[int, float], within_mean: float, between_mean:
     means = (
         f"Heads of the same layer are {within_mean:.3f} nats apart, and heads of different layers {between_mean:.3f}."
     )
-    first, *_, last = within.values()
+    distances = list(within.values())
+    first, last = distances[0], distances[-1]
     if len(within) < TREND:
         return f"{means} The distance is {first:.3f} within the first layer, and {last:.3f} within the last."
-    trend = float(spearmanr(list(within), list(within.values())).statistic)
+    # not defined for equal distances, as of heads that are copies of each other
+    trend = float(spearmanr(list(within), distances).statistic) if len(set(distances)) > 1 else 0.0
     falls = "falls" if trend < -0.5 else "rises" if trend > 0.5 else "neither falls nor rises"
     return (
         f"{means} Within a layer the mean distance {falls} with depth, from {first:.3f} in the first to {last:.3f} in "
