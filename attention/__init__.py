@@ -8,6 +8,7 @@ y = layer(x)  # [B, N, 512] -> [B, N, 512]
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,8 @@ def mechanisms() -> list[str]:
 def files() -> dict[str, Path]:
     """The file of each mechanism, by its name: the files of this folder that define a class `Attention`."""
     paths = (path for folder in __path__ for path in Path(folder).glob("*.py"))
-    return {path.stem: path for path in paths if "\nclass Attention(" in path.read_text(encoding="utf-8")}
+    is_there = re.compile(r"^class Attention\b", re.MULTILINE)
+    return {path.stem: path for path in paths if is_there.search(path.read_text(encoding="utf-8"))}
 
 
 def build(name: str, hidden_size: int, heads: int, **arguments: Any) -> AttentionLayer:

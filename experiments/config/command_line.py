@@ -18,6 +18,7 @@ from experiments.config.primary import PRETRAINING, PRIMARIES, Primary
 from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import closest, did_you_mean
 from experiments.files.digest import digest
+from experiments.settings.plugins import module_file
 
 MULTIRUN_FLAGS = {"--multirun", "-m"}
 PRINTING_FLAGS = {"--cfg", "-c"}
@@ -30,6 +31,8 @@ ASKING_FLAGS = CONFIGURATION_FLAGS | HELP_FLAGS | {"--hydra-help"}
 FLAGS = MULTIRUN_FLAGS | ASKING_FLAGS | PRINTED_FLAGS
 PRINTED = ("job", "hydra", "all")
 INFORMATION = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+# the groups to whose options a user adds a module too, and its package
+PACKAGES = {"variant": "attention", "objective": "experiments.objectives.kinds", "data": "experiments.data.kinds"}
 
 
 class CommandLine(NamedTuple):
@@ -161,10 +164,10 @@ def _check_choice(override: Override) -> None:
     for choice in value.list if isinstance(value, ChoiceSweep) else [value]:
         text = choice.text if isinstance(choice, QuotedString) else choice
         if text not in known:
-            shown = "null" if text is None else repr(text)
-            raise Mistake(
-                f"there is no {group} {shown}" + did_you_mean(str(text), known), f"there are: {', '.join(known)}"
-            )
+            said = f"there is no {group} {'null' if text is None else repr(text)}"
+            if str(text).isidentifier() and (file := module_file(f"{PACKAGES.get(group)}.{text}")):
+                raise Mistake(said, f"{file} also needs a file conf/{group}/{text}.yaml")
+            raise Mistake(said + did_you_mean(str(text), known), f"there are: {', '.join(known)}")
 
 
 def quoted(text: str) -> str:

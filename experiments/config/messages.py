@@ -17,7 +17,7 @@ from experiments.config.primary import PRETRAINING, PRIMARIES, Primary
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import install_line
 from experiments.failures.wording import closest, did_you_mean, first_line
-from experiments.settings.conf_files import read_conf, yaml_file, yaml_files
+from experiments.settings.conf_files import read_conf, shown, yaml_file, yaml_files
 
 # the options that the pages name, each with the extra that brings it; a plugin may add others
 OF_HYDRA: dict[str, dict[str, str | None]] = {
@@ -84,6 +84,10 @@ def _mistake_and_hint(error: BaseException, overrides: Iterable[str], primary: P
             return f"there is no {group} {option!r}" + did_you_mean(option, ours), f"{hint}is its plugin installed?"
         known = options(group)
         return f"there is no {group} {option!r}" + did_you_mean(option, known), f"there are: {', '.join(known)}"
+    if match := re.search(r"In '([^'/]+)/([^']+)': Could not load '([^'/]+)/([^']+)'", text):
+        group, option, known = match[3], match[4], options(match[3])
+        meant = f"there is no {group} {option!r}" + did_you_mean(option, known)
+        return f"{shown(yaml_file(match[1], match[2]))}: defaults: {meant}", f"there are: {', '.join(known)}"
     if "Missing mandatory value" in text and (match := re.search(r"full_key: (\S+)", text)):
         return f"{match[1]} has no value", f"write {match[1]}=..."
     if match := re.search(r"Environment variable '([^']+)' not found", text):

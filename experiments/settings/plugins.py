@@ -7,6 +7,7 @@ names one. A file adds and never replaces.
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -140,7 +141,8 @@ def add(arguments: list[str]) -> None:
         late = [each for each in LISTED if folder not in _code and any((folder / each).glob("*.py"))]
         if late and "experiments.settings.run" in sys.modules:
             raise Mistake(
-                f"plugins={folder}: {late[0]}/ has been listed already", "use the folder before anything else"
+                f"plugins={folder}: {late[0]}/ has been listed already",
+                "call experiments.use_plugins before anything else of experiments",
             )
         for registry in REGISTRIES:
             if (place := folder / registry).is_dir():
@@ -162,7 +164,9 @@ def _modules_below(folder: Path) -> Iterator[Path]:
 
 
 def _check_plugins(folder: Path) -> None:
-    """Raises Mistake for a module that has the name of another, that nothing would find, or that is not Python."""
+    """Raises Mistake for a module that has the name of another, that nothing would find, or that is not Python, and for
+    a kernel without its function.
+    """
     modules = list(_modules_below(folder))
     if not modules and not (folder / "conf").is_dir():
         raise Mistake(f"plugins={folder}: adds nothing", "it must contain conf/GROUP/NAME.yaml, attention/NAME.py, ...")
@@ -171,22 +175,39 @@ def _check_plugins(folder: Path) -> None:
         if registry not in REGISTRIES:
             raise Mistake(
                 f"{path}: {registry}/ is not a folder to which files can be added",
-                f"there are: {', '.join(REGISTRIES)}",
+                "in the project itself, it is" if registry in EXTENDED else f"there are: {', '.join(REGISTRIES)}",
             )
         if (ROOT / registry / path.name).exists() or (ROOT / registry / path.stem / "__init__.py").exists():
             raise Mistake(f"{path}: attn itself has {registry}/{path.stem}", "give the file another name")
         try:
             # more than a parse notices, such as an import from __future__ in the wrong place
-            compile(path.read_text(encoding="utf-8"), path, "exec", dont_inherit=True)
+            compile(text := path.read_text(encoding="utf-8"), path, "exec", dont_inherit=True)
         except SyntaxError as error:
             raise Mistake(f"{path}, line {error.lineno}: {error.msg}") from error
         except ValueError as error:
             raise Mistake(f"{path}: {error}") from error
+        if registry == "attention/kernels":
+            _check_kernel(path, ast.parse(text))
+
+
+def _check_kernel(path: Path, tree: ast.Module) -> None:
+    """Raises Mistake for a kernel that nothing would find, and for functions that can't be called as a kernel's are."""
+    if path.stem == "auto":
+        raise Mistake(f"{path}: backend=auto chooses a kernel", "give the file another name")
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if "attend" not in functions:
+        raise Mistake(f"{path}: has no function attend(problem)", "a file that kernels import can be in attention/")
+    for name in functions.keys() & {"attend", "refusal"}:
+        of_function = functions[name].args
+        if len(of_function.posonlyargs + of_function.args) - len(of_function.defaults) != 1:
+            raise Mistake(f"{path}, line {functions[name].lineno}: {name} must take one argument, the problem")
 
 
 def _check_conf(folder: Path) -> None:
-    """Raises Mistake for YAML that has the name of another, that stands in no group, or that is no mapping."""
+    """Raises Mistake for YAML that has the name of another, that nothing would find, or that is no mapping."""
     groups = sorted(path.name for path in CONF.iterdir() if path.is_dir())
+    if other := next(iter(sorted(folder.rglob("*.yml"))), None):
+        raise Mistake(f"{other}: the name must end in .yaml")
     for path in sorted(folder.rglob("*.yaml")):
         name = path.relative_to(folder)
         if (CONF / name).exists():

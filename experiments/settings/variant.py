@@ -15,6 +15,7 @@ from typing import Any, Literal, Union
 
 from pydantic import FiniteFloat, create_model
 
+import attention
 from attention import files, mechanisms
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
@@ -25,6 +26,7 @@ from experiments.settings.model import Model
 
 # what an annotation means here: an int is a size, a float is finite and not negative, a Real is finite
 TYPES = {"int": Size, "float": NonNegative, "Real": FiniteFloat, "bool": bool, "str": str}
+CONTAINERS: dict[str, Any] = {"list": list, "Sequence": list, "Literal": Literal}
 
 FRAMES = {"AttentionLayer", "ProjectedAttention"}  # of attention/layers/; they mix no heads
 
@@ -77,7 +79,8 @@ def schema(module: str) -> type[Group]:
     """
     node, path = _attention_class(module)
     fields: dict[str, Any] = {"name": (str, ...), "module": (str, module)}
-    for argument in _constructor(node, path).args.args[1:]:
+    arguments = _constructor(node, path).args
+    for argument in (*arguments.args[1:], *arguments.kwonlyargs):
         fields[argument.arg] = (_meaning(argument, path), ...)
     return create_model(f"{module}.Attention", __base__=Group, **fields)
 
@@ -92,10 +95,15 @@ def _attention_class(module: str) -> tuple[ast.ClassDef, Path]:
     if path := files().get(module):
         for node in _parsed(path).body:
             if isinstance(node, ast.ClassDef) and node.name == "Attention":
+                if not node.bases:
+                    base = "AttentionLayer (attention/layers/attention_layer.py)"
+                    raise Mistake(f"{_shown_path(path)}: the class Attention must be a subclass of {base}")
                 return node, path
+    if path := {path.stem: path for folder in attention.__path__ for path in Path(folder).glob("*.py")}.get(module):
+        raise Mistake(f"there is no class Attention in {_shown_path(path)}")
     known = mechanisms()
     meant = did_you_mean(module, known)
-    raise Mistake(f"there is no class Attention in attention/{module}.py{meant}; there are: {', '.join(known)}")
+    raise Mistake(f"there is no file attention/{module}.py{meant}; there are: {', '.join(known)}")
 
 
 def _parsed(path: Path) -> ast.Module:
@@ -131,9 +139,8 @@ def _meaning(argument: ast.arg, path: Path) -> Any:
         return _type(_without_none(argument.annotation))
     except (KeyError, AttributeError) as error:
         source = ast.unparse(argument.annotation)
-        raise Mistake(
-            f"{_shown_path(path)}: {argument.arg}: {source} must consist of {', '.join(TYPES)}, Literal"
-        ) from error
+        known = ", ".join([*TYPES, *(f"{name}[...]" for name in CONTAINERS)])
+        raise Mistake(f"{_shown_path(path)}: {argument.arg}: {source} must consist of {known}") from error
 
 
 def _without_none(node: ast.expr) -> ast.expr:
@@ -151,6 +158,5 @@ def _type(node: ast.expr) -> Any:
         return Union[_type(node.left), _type(node.right)]  # noqa: UP007 - built at run time
     if isinstance(node, ast.Subscript):
         inner = tuple(map(_type, node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]))
-        container: Any = {"list": list, "Sequence": list, "Literal": Literal}[ast.unparse(node.value)]
-        return container[inner]
+        return CONTAINERS[ast.unparse(node.value)][inner]
     return TYPES[ast.unparse(node)]

@@ -341,7 +341,7 @@ def test_a_wrong_group_of_a_file_is_named_with_its_kinds(group, value, said):
 
 
 def test_a_variant_of_a_class_that_there_is_not_is_told_the_nearest():
-    said = "there is no class Attention in attention/taking_heads.py (did you mean talking_heads?); there are: additive"
+    said = "there is no file attention/taking_heads.py (did you mean talking_heads?); there are: additive"
     with pytest.raises(Mistake, match=re.escape(said)):
         from_tree(compose([]).model_dump() | {"variant": {"name": "mine", "module": "taking_heads"}})
 

@@ -13,6 +13,8 @@ from experiments.settings.conf_files import conf_folders, yaml_file
 from experiments.settings.variant import keys_read_by, mixes_heads, schema
 from tests.fixtures.plugins import LOUD, LOUD_YAML, write_files
 
+KERNEL = "def attend(problem):\n    return problem.value\n"
+
 
 def test_what_a_folder_adds_is_found_and_the_arguments_bring_it_to_another_process(loud):
     assert plugins.arguments() == [] and "loud" not in attention.mechanisms()
@@ -63,12 +65,30 @@ def test_a_folder_of_yaml_alone_follows_its_flag(tmp_path, unplugged):
             {"attention/layers/mine.py": ""},
             "attention/layers/ is not a folder to which files can be added\n  there are:",
         ),
+        (
+            {"experiments/model/layers/max_norm.py": ""},
+            "experiments/model/layers/ is not a folder to which files can be added\n  in the project itself, it is",
+        ),
         ({"attention/loud.py": "def f(:\n"}, "mine/attention/loud.py, line 1: invalid syntax"),
         (
             {"attention/loud.py": "import re\nfrom __future__ import annotations\n"},
             "mine/attention/loud.py, line 2: from __future__ imports must occur at the beginning of the file",
         ),
         ({"README.md": ""}, "adds nothing"),
+        ({"conf/variant/loud.yml": LOUD_YAML}, "mine/conf/variant/loud.yml: the name must end in .yaml"),
+        ({"attention/kernels/auto.py": KERNEL}, "kernels/auto.py: backend=auto chooses a kernel"),
+        (
+            {"attention/kernels/mine.py": KERNEL.replace("attend", "atend")},
+            "mine/attention/kernels/mine.py: has no function attend(problem)",
+        ),
+        (
+            {"attention/kernels/mine.py": KERNEL + "def refusal():\n    return None\n"},
+            "mine/attention/kernels/mine.py, line 3: refusal must take one argument, the problem",
+        ),
+        (
+            {"attention/kernels/mine.py": KERNEL.replace("problem", "problem, hook")},
+            "mine/attention/kernels/mine.py, line 1: attend must take one argument, the problem",
+        ),
     ],
 )
 def test_what_can_not_be_added_is_named_and_nothing_is(tmp_path, unplugged, files, message):
@@ -92,12 +112,48 @@ def test_words_that_name_no_folder_are_refused(words, message, unplugged):
         plugins.take(words)
 
 
-def test_a_class_that_can_not_be_read_is_named_with_its_file(loud):
-    (loud / "attention/loud.py").write_text(LOUD.replace("gain: float", "gain"))
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("gain: float", "gain", "{file}: argument gain of Attention.__init__ has no annotation"),
+        (
+            "gain: float",
+            "gain: tuple[int]",
+            "{file}: gain: tuple[int] must consist of "
+            "int, float, Real, bool, str, list[...], Sequence[...], Literal[...]",
+        ),
+        ("class Attention", "class Loud", "there is no class Attention in {file}"),
+        (
+            "Attention(multi_head.Attention)",
+            "Attention",
+            "{file}: the class Attention must be a subclass of AttentionLayer (attention/layers/attention_layer.py)",
+        ),
+    ],
+)
+def test_a_class_that_can_not_be_read_is_named_with_its_file(loud, right, wrong, said):
+    file = loud / "attention/loud.py"
+    file.write_text(LOUD.replace(right, wrong))
     plugins.add([f"plugins={loud}"])
-    message = f"{loud}/attention/loud.py: argument gain of Attention.__init__ has no annotation"
-    with pytest.raises(Mistake, match=re.escape(message)):
+    with pytest.raises(Mistake, match=f"^{re.escape(said.format(file=file))}$"):
         schema("loud")
+
+
+def test_an_argument_that_only_its_name_gives_is_a_setting_too(loud):
+    (loud / "attention/loud.py").write_text(LOUD.replace("gain: float", "*, gain: float"))
+    plugins.add([f"plugins={loud}"])
+    assert compose(["variant=loud", "variant.gain=3"]).variant["gain"] == 3.0
+
+
+def test_a_variant_without_a_yaml_and_defaults_that_there_are_not_are_named_with_their_file(loud):
+    write_files(loud, {"conf/variant/soft.yaml": "defaults: [lood]\nname: soft\nmodule: loud\n"})
+    (loud / "conf/variant/loud.yaml").rename(loud / "conf/variant/lod.yaml")
+    (loud / "conf/variant/lod.yaml").write_text(LOUD_YAML.replace("name: loud", "name: lod\nmodule: loud"))
+    plugins.add([f"plugins={loud}"])
+    lacking = f"there is no variant 'loud'\n  {loud}/attention/loud.py also needs a file conf/variant/loud.yaml"
+    defaults = f"{loud}/conf/variant/soft.yaml: defaults: there is no variant 'lood' (did you mean lod?)"
+    for words, said in (("variant=loud", lacking), ("variant=soft", defaults)):
+        with pytest.raises(Mistake, match=f"^{re.escape(said)}"):
+            compose([words])
 
 
 @pytest.mark.parametrize(
