@@ -19,29 +19,32 @@ def bug_report(error: BaseException) -> str:
 
 
 def extension_of(error: BaseException) -> str | None:
-    """The innermost file in a folder of EXTENDED whose code, or an object of whose class, was running; None if there is
-    none.
+    """The innermost file of a folder of plugins whose code, or an object of whose class, was running; if there is none,
+    that of a folder of EXTENDED. None if there is none either.
 
-    The object counts because a call that does not fit a method fails outside of its file. Where no method called, an
-    object of the user's own folder counts that the innermost call had at hand, or whose attribute is missing.
+    An added file comes first because a check of ours may have found what is wrong with its result. The object counts
+    because a call that does not fit a method fails outside of its file. So does an added object or module that the
+    innermost call had at hand, or whose attribute is missing.
     """
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    for frame in reversed(frames):
-        for path in (frame.f_code.co_filename, _class_file(frame.f_locals.get("self"))):
-            if path is None:
-                continue
-            if Path(path).parent in (ROOT / folder for folder in EXTENDED):
-                return Path(path).relative_to(ROOT).as_posix()
-            if _is_added(path):
-                return path
+    running = [
+        path
+        for frame in reversed(frames)
+        for path in (frame.f_code.co_filename, _file_of(frame.f_locals.get("self")))
+        if path is not None
+    ]
     at_hand = [getattr(error, "obj", None), *(frames[-1].f_locals.values() if frames else ())]
-    return next((path for path in map(_class_file, at_hand) if path is not None and _is_added(path)), None)
+    if added := next((path for path in (*running, *map(_file_of, at_hand)) if path and _is_added(path)), None):
+        return added
+    ours = (Path(path) for path in running if Path(path).parent in [ROOT / folder for folder in EXTENDED])
+    return next((path.relative_to(ROOT).as_posix() for path in ours), None)
 
 
 def _is_added(path: str) -> bool:
     return any(Path(path).is_relative_to(folder) for folder in code_folders())
 
 
-def _class_file(value: object) -> str | None:
-    module = inspect.getmodule(type(value))
+def _file_of(value: object) -> str | None:
+    """The file of a module, or of the class of an object."""
+    module = value if inspect.ismodule(value) else inspect.getmodule(type(value))
     return getattr(module, "__file__", None)

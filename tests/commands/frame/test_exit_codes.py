@@ -23,6 +23,14 @@ from experiments.record.errors import RunFolderError
 from experiments.settings import plugins
 
 ROOT = Path(__file__).resolve().parents[3]
+HALVED = """
+from attention import multi_head
+
+class Attention(multi_head.Attention):
+    def project(self, x, memory):
+        query, key, value = super().project(x, memory)
+        return query[:, :, :1], key, value
+"""
 
 
 @pytest.fixture
@@ -104,6 +112,23 @@ def test_an_object_of_an_added_file_that_a_call_does_not_fit_names_the_file(tmp_
         with monkeypatch.context() as patched:
             patched.setattr(plugins, "_code", [tmp_path])
             assert extension_of(caught.value) == str(file)
+
+
+def test_an_added_file_is_named_before_the_check_of_ours_that_found_its_error(tmp_path, monkeypatch):
+    (tmp_path / "halved.py").write_text(HALVED)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(plugins, "_code", [tmp_path])
+    halved = import_module("halved")
+    with pytest.raises(ValueError, match="key: has shape") as caught:
+        halved.Attention(8, 2)(torch.zeros(1, 2, 8))
+    assert extension_of(caught.value) == str(tmp_path / "halved.py")
+    with pytest.raises(AttributeError) as caught:
+        construct_from(halved)
+    assert extension_of(caught.value) == str(tmp_path / "halved.py")
+
+
+def construct_from(module: object) -> None:
+    module.Architecture()
 
 
 @pytest.mark.parametrize(
