@@ -56,9 +56,9 @@ def print_variants(overrides: list[str], format: str) -> None:
             with without_values():
                 attention = build_attention(settings.variant)
             cost = attention.cost(settings.length, settings.length)
-        except (Mistake, ValueError, TypeError, ImportError, SyntaxError, AttributeError) as error:
+        except Exception as error:
             # one that is broken hides no other
-            warn(f"left out: {name}: {error}")
+            warn(f"left out: {name}: {error if str(error) else type(error).__name__}")
             continue
         rows.append(
             {

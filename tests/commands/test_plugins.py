@@ -250,6 +250,14 @@ def test_a_sweep_a_table_and_the_list_of_variants_have_it(attn, loud, short, tmp
     assert len(results(tmp_path / "runs")) == 2 and "Loud heads are better" in made.stdout
 
 
+def test_a_variant_that_is_broken_hides_no_other_in_the_list(attn, loud):
+    broken = "    def cost(self, queries, memory):\n        raise NotImplementedError\n\n    def combine"
+    (loud / "attention/loud.py").write_text(LOUD.replace("    def combine", broken))
+    listed = attn("variants", f"plugins={loud}")
+    assert listed.returncode == 0 and "left out: loud: NotImplementedError\n" in listed.stderr
+    assert "\nmulti_head " in listed.stdout
+
+
 def test_a_program_uses_a_folder_too(loud, short, tmp_path, monkeypatch, in_process):
     monkeypatch.chdir(tmp_path)
     assert experiments.train([f"plugins={loud}", "variant=loud", *short]).status == "done"
