@@ -193,6 +193,14 @@ def checked_mask(mask: Tensor, maps: tuple[int, ...]) -> Tensor:
     return checked_maps("mask", mask, maps)
 
 
+def checked_output(name: str, output: object, shape: list[int], letters: str) -> Tensor:
+    """Return what `name` has computed if it is a tensor of this shape. Raises ValueError otherwise."""
+    if isinstance(output, Tensor) and list(output.shape) == shape:
+        return output
+    returned = f"shape {_text(output)}" if isinstance(output, Tensor) else f"a {type(output).__name__}"
+    raise ValueError(f"{name} returns {returned}, must return shape {shape} ({letters})")
+
+
 def has_no_data(tensor: Tensor) -> bool:
     """Whether the tensor has a shape but no data, as when the memory of a run is predicted."""
     return tensor.is_meta or isinstance(tensor, FakeTensor)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from attention.kernels import autocast, kernel_modules, reference
-from attention.kernels.problem import Hook, Problem, Projection
+from attention.kernels.problem import Hook, Problem, Projection, checked_output
 from attention.kernels.torch_compile import constant
 
 __all__ = ["BACKENDS", "Projection", "attend", "check_backend", "choose"]
@@ -69,7 +69,8 @@ def attend(
     report: is called with the name of the kernel that runs.
 
     Under autocast the products run in its dtype; the softmax is always in float32 or better. Raises ValueError for
-    shapes that don't fit, a mask that isn't bool, dropout without a seed, and a backend that can't do the problem.
+    shapes that don't fit, a mask that isn't bool, dropout without a seed, and a backend that can't do the problem or
+    returns another shape.
     """
     problem = Problem.of(
         query,
@@ -88,7 +89,8 @@ def attend(
     if report is not None:
         report(kernel)
     with autocast.disabled(problem.query):
-        return KERNELS[kernel](problem) if hook is None else reference.attend(problem, hook)
+        heads = KERNELS[kernel](problem) if hook is None else reference.attend(problem, hook)
+    return checked_output(f"backend: {kernel}", heads, [*query.shape[:2], *value.shape[2:]], "B, N, h_v, V")
 
 
 def check_backend(backend: str) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from attention.kernels.autocast import cast
-from attention.kernels.problem import STAGES, Hook, Projection, Stage, checked_maps, checked_mask
+from attention.kernels.problem import STAGES, Hook, Projection, Stage, checked_maps, checked_mask, checked_output
 from attention.layers.attend import attend, check_backend
 from attention.layers.cost import Cost
 
@@ -125,8 +125,8 @@ class AttentionLayer(nn.Module):
         and one for the keys. dropout_seed (int64, no dimensions) decides in training which weights are dropped.
         earlier passes through all layers of a model in a forward pass; the first layer gets it empty. Raises TypeError
         for an input that isn't a tensor, and ValueError for a single rotary with a memory, for shapes that don't fit,
-        for a mask that isn't bool, for dropout without a seed, and for a backend that can't do the layer. Only the
-        mechanism knows D_M: torch raises RuntimeError for a memory of another width.
+        for a mask that isn't bool, for dropout without a seed, for a backend that can't do the layer, and for an output
+        of another shape. Only the mechanism knows D_M: torch raises RuntimeError for a memory of another width.
         """
         _check_tensors(x=x, memory=memory, mask=mask, bias=bias)
         if memory is not None and callable(rotary):
@@ -149,7 +149,9 @@ class AttentionLayer(nn.Module):
         options = AttendOptions(mask, bias, causal, dropout_seed, earlier=earlier)
         # a kernel that runs instead of the mechanism's own arithmetic replaces the name
         self.kernel = self.own_kernel
-        return self.combine(self.attend(x, memory, query, key, value, options))
+        output = self.combine(self.attend(x, memory, query, key, value, options))
+        # a residual connection would broadcast an output of one example or position
+        return checked_output("combine", output, list(x.shape), "B, N, D")
 
     @property
     def sizes(self) -> Sizes:

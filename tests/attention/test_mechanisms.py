@@ -372,3 +372,11 @@ def test_dynamically_composable_starts_near_multi_head(text):
     plain.load_state_dict(layer.state_dict(), strict=False)
     difference = layer(x, memory, mask=mask) - plain(x, memory, mask=mask)
     assert 0 < difference.abs().max() < 0.02 * plain(x, memory, mask=mask).abs().max()
+
+
+@pytest.mark.parametrize("output", [torch.zeros(1, 4, 8), torch.zeros(2, 4, 3), None])
+def test_an_output_of_another_shape_is_refused(output):
+    layer = build("multi_head", 8, 2)
+    layer.combine = lambda heads: output
+    with pytest.raises(ValueError, match=r"^combine returns .*, must return shape \[2, 4, 8\] \(B, N, D\)"):
+        layer(torch.zeros(2, 4, 8))

@@ -366,3 +366,17 @@ def test_a_mistake_is_named(change, message):
     arguments = {"query": torch.zeros(2, 5, 3, 7), "key": torch.zeros(2, 4, 3, 7), "value": torch.zeros(2, 4, 3, 5)}
     with pytest.raises(ValueError, match=message):
         attend(**{**arguments, **change})
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        (torch.zeros(2, 3, 5, 5), r"returns shape \[2, 3, 5, 5\], must return shape \[2, 5, 3, 5\]"),
+        (None, "returns a NoneType"),
+    ],
+)
+def test_a_kernel_that_returns_another_shape_is_named(returned, said, monkeypatch):
+    monkeypatch.setitem(KERNELS, "blocked", lambda problem: returned)
+    query, key, value = torch.zeros(2, 5, 3, 7), torch.zeros(2, 4, 3, 7), torch.zeros(2, 4, 3, 5)
+    with pytest.raises(ValueError, match=f"^backend: blocked {said}"):
+        attend(query, key, value, backend="blocked")
