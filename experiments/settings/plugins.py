@@ -223,7 +223,10 @@ def _check_conf(folder: Path) -> None:
             raise Mistake(f"{path}: must be a mapping, KEY: VALUE")
         if not isinstance(tree.get("defaults", []), list):
             raise Mistake(f"{path}: defaults = {as_yaml(tree['defaults'])}: must be a list, such as [default]")
-        if name.parts[0] == "variant":
+        # without it, Hydra puts the whole file below its group
+        if (group := name.parts[0]) in tree and "# @package _global_" not in path.read_text(encoding="utf-8"):
+            raise Mistake(f"{path}: a file with the key {group} must begin with the line # @package _global_")
+        if group == "variant":
             _check_variant(path, tree)
 
 

@@ -60,6 +60,10 @@ def test_a_folder_of_yaml_alone_follows_its_flag(tmp_path, unplugged):
         ({"conf/data/mine.yaml": "3"}, "mine.yaml: must be a mapping, KEY: VALUE"),
         ({"conf/data/mine.yaml": "[text]"}, "mine.yaml: must be a mapping, KEY: VALUE"),
         ({"conf/data/mine.yaml": "defaults: text"}, "mine.yaml: defaults = 'text': must be a list, such as [default]"),
+        (
+            {"conf/task/mine.yaml": "epochs: 1\ntask:\n  name: mine\n"},
+            "mine/conf/task/mine.yaml: a file with the key task must begin with the line # @package _global_",
+        ),
         ({"conf/variants/loud.yaml": LOUD_YAML}, "variants is not a group (did you mean variant?)"),
         (
             {"attention/layers/mine.py": ""},
