@@ -26,6 +26,7 @@ from experiments.record.result import Result
 from experiments.results.find import folders_in
 
 INDEX_FILE = ".index.sqlite"
+MEMORY = ":memory:"  # SQLite's name for a database without a file
 FORM = 6  # raised whenever derived data other than the fields of results changes
 WAIT_SECONDS = 5.0
 ABSENT = "-"
@@ -36,18 +37,18 @@ class Index:
     """The index of a folder of runs. It contains only derived data, so it may be removed at any time.
 
     The index of a folder that cannot be written is kept in memory. So is one whose file is not an SQLite file or stays
-    locked.
+    locked. A folder without runs gets no file.
     """
 
     def __init__(self, runs: Path) -> None:
-        self._runs = runs
+        self._runs, self._file = runs, runs / INDEX_FILE
         self._loaded: dict[str, Entry] | None = None
         self._new: dict[str, Entry] = {}
         self._gone: list[str] = []  # paths of files that were removed
         try:
-            self._database = _open(str(runs / INDEX_FILE))
-        except sqlite3.Error:
-            self._database = _open(":memory:")
+            self._database = _open(str(self._file) if self._file.exists() else MEMORY)
+        except (sqlite3.Error, OSError):
+            self._database = _open(MEMORY)
 
     def __enter__(self) -> Index:
         return self
@@ -56,7 +57,10 @@ class Index:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         # a full disk loses only updates of the index
-        with suppress(sqlite3.Error):
+        with suppress(sqlite3.Error, OSError):
+            if self._new and not self._file.exists():
+                self._database.close()
+                self._database = _open(str(self._file))
             self._database.executemany("DELETE FROM files WHERE path = ?", ((path,) for path in self._gone))
             entries = ((path, *entry) for path, entry in self._new.items())
             self._database.executemany("REPLACE INTO files VALUES (?, ?, ?, ?)", entries)
@@ -107,7 +111,7 @@ class Index:
         except sqlite3.Error:
             # if another process writes a lot, do without the index rather than wait for every file
             self._database.close()
-            self._database, entry = _open(":memory:"), None
+            self._database, entry = _open(MEMORY), None
         return entry
 
     def _absolute(self, path: Path) -> str:

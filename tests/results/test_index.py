@@ -88,6 +88,12 @@ def test_the_entries_of_removed_runs_are_forgotten_when_the_folder_is_listed(tmp
             index.folders()
 
 
+def test_a_folder_without_runs_gets_no_index(tmp_path, parsed):
+    with Index(tmp_path) as index:
+        assert index.folders() == [] and index.read(tmp_path / "absent", parsed) is None
+    assert not list(tmp_path.iterdir())
+
+
 def test_an_index_of_results_with_other_fields_is_rebuilt(tmp_path, parsed, monkeypatch):
     @dataclass
     class Earlier:
