@@ -14,7 +14,7 @@ from experiments.config.check import class_of, errors_of, from_tree
 from experiments.config.command_line import check_overrides
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.groups import groups, options
-from experiments.config.messages import near_key
+from experiments.config.messages import hydra_errors_as_mistakes, near_key
 from experiments.config.primary import primary_of
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import as_yaml, did_you_mean
@@ -26,9 +26,10 @@ from experiments.settings.run import Settings
 
 def on_this_machine(run: dict[str, Any]) -> dict[str, Any]:
     """The settings of a run, which may be somebody else's, with the folders, the device and the W&B account of this
-    machine.
+    machine. Raises Mistake.
     """
-    ours = OmegaConf.to_container(compose_raw([]), resolve=True)
+    with hydra_errors_as_mistakes():
+        ours = OmegaConf.to_container(compose_raw([]), resolve=True)
     assert isinstance(ours, dict)
     trainer = run.get("trainer")
     if not isinstance(trainer, dict):

@@ -191,6 +191,13 @@ def test_folders_and_logger_are_this_machines(copied, tmp_path, capsys):
     assert here["cache"] == os.environ["ATTN_CACHE"] and here["length"] == config["length"]
 
 
+def test_a_machine_without_a_home_is_a_mistake(monkeypatch):
+    for name in ("HOME", "ATTN_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(Mistake, match=r"the environment has no HOME\n  .* set ATTN_CACHE"):
+        on_this_machine({})
+
+
 def permute_tokenizer(folder: Path) -> str:
     tree = json.loads((folder / "tokenizer.json").read_text())
     vocabulary = tree["model"]["vocab"]
