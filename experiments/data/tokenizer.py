@@ -22,6 +22,7 @@ from experiments.data.readers.files import find
 from experiments.failures.wording import first_line, plural
 from experiments.files.digest import digest, text_digest
 from experiments.files.disk import read_bytes, read_text
+from experiments.files.durable import disk_errors, or_elsewhere
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 
 if TYPE_CHECKING:
@@ -204,9 +205,11 @@ def load(path: Path) -> Tokenizer:
     """The tokenizer of a `tokenizer.json`. Raises DataError."""
     import tokenizers
 
+    with or_elsewhere("", DataError), disk_errors(path):
+        content = read_bytes(path)
     try:
         with _no_panic():
-            inner = tokenizers.Tokenizer.from_buffer(read_bytes(path))
+            inner = tokenizers.Tokenizer.from_buffer(content)
     except Exception as error:
         raise DataError(f"{path} is not a tokenizer.json of the tokenizers library: {first_line(error)}") from error
     try:

@@ -193,6 +193,13 @@ def test_what_is_no_tokenizer_is_said(trained: Tokenizer, tmp_path: Path) -> Non
         load(path)
 
 
+def test_a_file_that_cannot_be_read_is_not_called_something_else(tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.mkdir()
+    with pytest.raises(DataError, match=f"^{path}: it is not a regular file$"):
+        load(path)
+
+
 def test_a_panic_of_the_library_is_an_error_that_can_be_handled(monkeypatch: pytest.MonkeyPatch) -> None:
     class PanicException(BaseException):
         pass
