@@ -7,19 +7,22 @@ from pathlib import Path
 from experiments.display.rows import Row
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
+from experiments.files.durable import check_writable, or_elsewhere
 
 ENDINGS = (".svg", ".png", ".pdf")
 BAR_INCHES = 0.3
 
 
 def check_plot(path: Path) -> None:
-    """Raises Mistake for a file that cannot be drawn, before anything is measured."""
+    """Raises Mistake and Failure for a file that cannot be drawn, before anything is measured."""
     if path.suffix not in ENDINGS:
         raise Mistake(f"--plot {path}: must end in one of {', '.join(ENDINGS)}")
     if not path.parent.is_dir():
         raise Mistake(f"--plot {path}: there is no folder {path.parent}")
     if path.is_dir():
         raise Mistake(f"--plot {path}: is a folder", "name a file")
+    with or_elsewhere("choose another --plot"):
+        check_writable(path)
     check_installed("heads", "--plot", "matplotlib")
 
 

@@ -10,6 +10,7 @@ from experiments.display.progress import Display
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
 from experiments.failures.wording import joined
+from experiments.files.durable import check_writable
 from experiments.heads.options import HeadsOptions
 from experiments.record.errors import or_other_runs
 from experiments.record.folder import RunFolder
@@ -29,6 +30,8 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
     folders = [RunFolder(find_run(name, runs)) for name in names]
     if len({folder.path.resolve() for folder in folders}) < len(folders):
         raise Mistake(f"{' and '.join(names)}: are the same run", "name one, or two that differ")
+    for folder in folders:
+        check_writable(folder.path / "heads")
     # read once, and before anything is opened
     _ = options.trees
     from experiments.heads.output import save_sections, share_scales, undrawable_tokens, write_page

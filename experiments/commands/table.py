@@ -18,7 +18,7 @@ from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
 from experiments.failures.unread import Idle, check_none_idle
 from experiments.failures.wording import did_you_mean, joined
-from experiments.files.durable import or_elsewhere
+from experiments.files.durable import check_writable, or_elsewhere
 from experiments.processes.interruption import Interrupted
 from experiments.record.errors import or_other_runs
 from experiments.settings.group import SEEDS
@@ -95,6 +95,9 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
     seeds = range(budget.seeds) if options.seeds is None else seeds_of(options.seeds)
     if options.out and options.out.exists() and not options.out.is_dir():
         raise Mistake(f"--out {options.out}: is not a folder", "name a folder; it is made if it does not exist")
+    if options.out:
+        with or_elsewhere("choose another --out"):
+            check_writable(options.out)
     check_claims(options.claims, name, table, options.budget)
     request = Request(
         name, table, options.budget, seeds, overrides, options.runs, options.published, options.seeds is not None,

@@ -216,6 +216,17 @@ def folder_for(path: Path) -> Path:
     return path
 
 
+def check_writable(path: Path) -> None:
+    """Raises DiskError if this process may not put a file or a folder at a path, before it computes what to put there.
+
+    Nothing is left behind.
+    """
+    with disk_errors(path):
+        folder = next(each for each in (path, *path.parents) if each.is_dir())
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+
+
 def swept(folder: Path) -> Path:
     """Make a folder for files that a library writes, and remove what a killed process left there in hidden files.
 

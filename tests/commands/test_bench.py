@@ -28,7 +28,7 @@ from experiments.bench.worker import Turn, Worker, repeat
 from experiments.commands.bench import bench
 from experiments.commands.frame.options import BenchOptions
 from experiments.config.compose import compose
-from experiments.failures.failure import Mistake
+from experiments.failures.failure import Failure, Mistake
 from experiments.measure import roofline
 from experiments.measure.roofline import Rates, measure_rates, seconds
 from experiments.processes.answering import AnswererEnded
@@ -367,6 +367,8 @@ def test_a_figure_that_no_file_can_hold_is_refused_before_anything_is_measured(t
     for place, said in (("speed.svg", "is a folder"), ("nowhere/speed.svg", f"there is no folder {tmp_path}/nowhere")):
         with pytest.raises(Mistake, match=f"--plot {tmp_path / place}: {said}"):
             check_plot(tmp_path / place)
+    with pytest.raises(Failure, match=r"^/proc/speed\.svg: .*"):
+        check_plot(Path("/proc/speed.svg"))
 
 
 def test_the_command_draws_what_it_prints(attn, tmp_path):

@@ -20,8 +20,10 @@ from experiments.heads import output
 from experiments.heads.measures.pruning import load_pruned
 from experiments.heads.options import HeadsOptions
 from experiments.heads.section import Column, Section
+from experiments.record.errors import RunFolderError
 from experiments.results.find import find_run
 from tests.fixtures.figures import leave_undrawn
+from tests.fixtures.permissions import as_another_user
 
 TREE = "\n".join(
     f"{index}\t{word}\t_\t_\t_\t_\t{head}\t{relation}\t_\t_"
@@ -155,6 +157,14 @@ def test_what_cannot_be_shown_is_said(tmp_path, monkeypatch):
     assert "3 runs" in refused(tmp_path, ["a", "b", "c"])
     monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda name: None)
     assert re.search(r"needs matplotlib, .*sklearn\n.*\.\[heads\]", refused(tmp_path, ["a"]))
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_read(open_folder):
+    (run := open_folder / "run").mkdir()
+    (run / "config.yaml").touch()
+    run.chmod(0o555)
+    with as_another_user(), pytest.raises(RunFolderError, match="run/heads: permission denied; set runs="):
+        command.show_heads(["run"], open_folder, HeadsOptions())
 
 
 def test_wrong_options_name_themselves_and_what_is_allowed(attn, tiny, tmp_path, monkeypatch):

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.commands.table import check_sizes, seeds_of
-from experiments.failures.failure import Mistake
+from experiments.commands.frame.options import TableOptions
+from experiments.commands.table import check_sizes, request_of, seeds_of
+from experiments.failures.failure import Failure, Mistake
 from experiments.tables.definition import folder
 from experiments.tables.definition.request import Request, load
 from experiments.tables.sources.choose import source_of
@@ -36,6 +37,11 @@ def test_a_claim_without_a_comparison_at_the_budget_is_refused(attn):
         2,
         f"attn table: --claim 'wider': {why}\n  give a larger --budget\n",
     )
+
+
+def test_a_place_for_the_page_that_cannot_be_written_is_named_before_the_training():
+    with pytest.raises(Failure, match=r"^/proc/page: "):
+        request_of(TABLE, [], TableOptions(out=Path("/proc/page")))
 
 
 @pytest.mark.parametrize("asked", ["--dry-run", "--plan=4"])

@@ -16,6 +16,7 @@ from experiments.failures.failure import Failure, Mistake, OutOfMemory
 from experiments.files import durable
 from experiments.files.durable import (
     DiskError,
+    check_writable,
     disk_errors,
     folder_for,
     new_folder,
@@ -27,6 +28,7 @@ from experiments.files.durable import (
     to_json,
     write,
 )
+from tests.fixtures.permissions import as_another_user
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(alphabet="xyz"),
@@ -227,6 +229,14 @@ def test_disk_errors_are_one_line_with_path_reason_and_the_remedies_there_and_el
     with pytest.raises(Failure) as caught, or_elsewhere("ask a friend"), disk_errors(tmp_path):
         raise OSError(number, "words of the system")
     assert str(caught.value) == f"{tmp_path}: {said}"
+
+
+def test_a_place_that_cannot_be_written_is_refused_in_advance(open_folder):
+    (open_folder / "closed").mkdir(0o555)
+    with as_another_user(), pytest.raises(DiskError, match=r"closed/new/file: permission denied$"):
+        check_writable(open_folder / "closed" / "new" / "file")
+    check_writable(open_folder / "new" / "file")
+    assert [path.name for path in open_folder.rglob("*")] == ["closed"]
 
 
 def test_without_another_place_there_is_the_remedy_at_this_one(tmp_path):
