@@ -83,12 +83,11 @@ def _config(settings: Settings, vocabulary_size: int) -> dict[str, object]:
 def _copy_code(folder: Path, settings: Settings) -> None:
     """Copy the two files that transformers reads, and `source/` with the code that they import."""
     experiments = ROOT / "experiments"
-    no_bytecode = shutil.ignore_patterns("__pycache__")
     for file in (experiments / "formats" / "custom").glob("*_attn.py"):
         shutil.copy(file, folder)
-    shutil.copytree(ROOT / "attention", folder / "source" / "attention", ignore=no_bytecode)
+    _copy_files(ROOT / "attention", folder / "source" / "attention")
     for package in PACKAGES:
-        shutil.copytree(experiments / package, folder / "source" / "experiments" / package, ignore=no_bytecode)
+        _copy_files(experiments / package, folder / "source" / "experiments" / package)
     added = modules()
     for name in code_digests(settings.model_dump(), None):
         users = added.get(name) if name.startswith(OF_MODEL) else imported_file(module_name(name))
@@ -98,6 +97,15 @@ def _copy_code(folder: Path, settings: Settings) -> None:
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(users, copy)
     shutil.copy(experiments / "__init__.py", folder / "source" / "experiments")
+
+
+def _copy_files(package: Path, copy: Path) -> None:
+    """Copy the files of a package, up to the first error. `shutil.copytree` would go on, and raise a list of them."""
+    for file in package.rglob("*"):
+        place = file.relative_to(package)
+        if file.is_file() and "__pycache__" not in place.parts:
+            (copy / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, copy / place)
 
 
 def _check_loadable(name: str, file: Path) -> None:

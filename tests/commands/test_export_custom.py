@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from experiments.commands.export_checkpoint import export_run
-from experiments.commands.export_custom import CUSTOM, custom_model
+from experiments.commands.export_custom import CUSTOM, _copy_code, custom_model
 from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.config.compose import compose
 from experiments.config.groups import options
@@ -94,6 +95,20 @@ def test_a_folder_has_the_weights_of_the_run_and_the_code_of_its_variant(runs, t
     (best,) = (runs / "talking_heads" / "checkpoint").glob("best-*.safetensors")
     ours = {name.replace("/", "."): tensor for name, tensor in load_file(best).items()}
     assert there.keys() == ours.keys() and all(torch.equal(there[name], ours[name]) for name in ours)
+
+
+def test_a_full_disk_is_one_error_and_not_one_for_each_file(tmp_path, monkeypatch):
+    copyfile = shutil.copyfile
+
+    def full(file, copy, **options):
+        if "source" in Path(copy).parts:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return copyfile(file, copy, **options)
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        _copy_code(tmp_path, compose([]))
+    assert caught.value.errno == errno.ENOSPC
 
 
 def test_the_code_is_that_of_the_commit_from_which_the_hub_gave_the_weights(tmp_path, monkeypatch):
