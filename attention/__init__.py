@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from attention.layers.attention_layer import AttentionLayer
 
-__all__ = ["build", "files", "mechanisms"]
+__all__ = ["build", "files", "mechanisms", "source_files"]
 
 
 def mechanisms() -> list[str]:
@@ -25,10 +25,14 @@ def mechanisms() -> list[str]:
 
 
 def files() -> dict[str, Path]:
-    """The file of each mechanism, by its name: the files of this folder that define a class `Attention`."""
-    paths = (path for folder in __path__ for path in Path(folder).glob("*.py"))
+    """The file of each mechanism, by its name: the source files that define a class `Attention`."""
     is_there = re.compile(r"^class Attention\b", re.MULTILINE)
-    return {path.stem: path for path in paths if is_there.search(path.read_text(encoding="utf-8"))}
+    return {name: path for name, path in source_files().items() if is_there.search(path.read_text(encoding="utf-8"))}
+
+
+def source_files() -> dict[str, Path]:
+    """The Python files of this folder, and of the folders that add mechanisms, by name."""
+    return {path.stem: path for folder in __path__ for path in Path(folder).glob("*.py")}
 
 
 def build(name: str, hidden_size: int, heads: int, **arguments: Any) -> AttentionLayer:

@@ -13,7 +13,7 @@ from experiments.failures.wording import joined
 from experiments.files.durable import check_writable
 from experiments.heads.options import HeadsOptions
 from experiments.record.errors import or_other_runs
-from experiments.record.folder import RunFolder
+from experiments.record.folder import MEASURED_HEADS, RunFolder
 from experiments.results.find import find_run
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
     if len({folder.path.resolve() for folder in folders}) < len(folders):
         raise Mistake(f"{' and '.join(names)}: are the same run", "name one, or two that differ")
     for folder in folders:
-        check_writable(folder.path / "heads")
+        check_writable(folder.path / MEASURED_HEADS)
     # read once, and before anything is opened
     _ = options.trees
     from experiments.heads.output import save_sections, share_scales, undrawable_tokens, write_page
@@ -50,17 +50,17 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
             _check_softmax(trained)
         for folder, run in zip(folders, trained, strict=True):
             if options.export is not None:
-                display.message(_export(run, options.export, folder.path / "heads"))
+                display.message(_export(run, options.export, folder.path / MEASURED_HEADS))
             sections = _sections(run, options, display)
-            save_sections(sections, folder.path / "heads")
+            save_sections(sections, folder.path / MEASURED_HEADS)
             if lacking := undrawable_tokens(sections):
                 display.message(
                     f"no font of this machine has {len(lacking)} characters of the maps, such as {lacking[:5]}: the "
                     "PNG shows boxes; index.html and the SVG use the fonts of their reader"
                 )
             columns.append(Column(folder.name, _summary(run), sections))
-            write_page(folder.path / "heads" / "index.html", columns[-1:])
-    page = folders[0].path / "heads" / "index.html"
+            write_page(folder.path / MEASURED_HEADS / "index.html", columns[-1:])
+    page = folders[0].path / MEASURED_HEADS / "index.html"
     if len(columns) == 2:
         page = page.with_name(f"beside-{folders[1].name}.html")
         share_scales(columns)

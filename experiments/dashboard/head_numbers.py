@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.record.file_digests import DIGESTS, check_digest, parse_digests
+from experiments.record.folder import MEASURED_HEADS
 from experiments.results.index import Index
 
 # tables of `attn heads` whose rows are heads, with their columns that are not measures
@@ -26,7 +27,7 @@ def heads_of(folder: Path, index: Index) -> dict[str, Any] | None:
     in other models, which have one kind. `measures`: name -> [L][H]; `roles`: [L][H]; `plane`: [layer, head, x, y] for
     each head; `projections`: name -> [L][H][H]. Without a softmax, heads have no roles and no plane.
     """
-    measured = folder / "heads"
+    measured = folder / MEASURED_HEADS
 
     def read(name: str) -> Any:
         def checked(content: bytes) -> Rows:

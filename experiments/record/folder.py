@@ -38,6 +38,7 @@ RENDERED = "tables"  # in the runs' folder: the papers' tables as last rendered
 CONFIG, ENVIRONMENT, METRICS, RESULT = "config.yaml", "environment.json", "metrics.jsonl", "result.json"
 TOKENIZER = "tokenizer.json"
 PREDICTIONS = "predictions.json"  # of a fine-tuned run
+MEASURED_HEADS = "heads"  # the folder of what `attn heads` writes
 BESIDE = (METRICS, CONFIG, ENVIRONMENT, TOKENIZER, PREDICTIONS)  # what the numbers of a result rest on
 SEAL_LINE = b"# sha256 of the lines above: "  # the last line of config.yaml
 # key of result.json: the digest of each file that its numbers rest on

@@ -15,8 +15,7 @@ from typing import Any, Literal, Union
 
 from pydantic import FiniteFloat, create_model
 
-import attention
-from attention import files, mechanisms
+from attention import files, mechanisms, source_files
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.files.project import ROOT
@@ -99,7 +98,7 @@ def _attention_class(module: str) -> tuple[ast.ClassDef, Path]:
                     base = "AttentionLayer (attention/layers/attention_layer.py)"
                     raise Mistake(f"{_shown_path(path)}: the class Attention must be a subclass of {base}")
                 return node, path
-    if path := {path.stem: path for folder in attention.__path__ for path in Path(folder).glob("*.py")}.get(module):
+    if path := source_files().get(module):
         raise Mistake(f"there is no class Attention in {_shown_path(path)}")
     known = mechanisms()
     meant = did_you_mean(module, known)

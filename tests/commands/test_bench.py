@@ -29,8 +29,7 @@ from experiments.commands.bench import bench
 from experiments.commands.frame.options import BenchOptions
 from experiments.config.compose import compose
 from experiments.failures.failure import Failure, Mistake
-from experiments.measure import roofline
-from experiments.measure.roofline import Rates, measure_rates, seconds
+from experiments.measure.roofline import Rates, seconds
 from experiments.processes.answering import AnswererEnded
 from experiments.processes.environment_variables import ADDED, TUNED, set_performance_variables
 
@@ -298,12 +297,6 @@ def test_only_what_shares_its_sizes_is_timed_side_by_side():
     assert [len(group) for group in groups(cells)] == [2, 1]
 
 
-def test_the_floor_is_the_slower_of_products_and_traffic():
-    rates = Rates(flops_per_second=100.0, bytes_per_second=10.0)
-    assert rates.floor(1000, 10) == 10 and rates.floor(10, 1000) == 100
-    assert all(rate > 1e6 for rate in measure_rates(torch.device("cpu"), "bf16"))
-
-
 def test_the_floor_of_a_row_is_that_of_its_own_threads(monkeypatch):
     threads = []
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
@@ -313,16 +306,6 @@ def test_the_floor_of_a_row_is_that_of_its_own_threads(monkeypatch):
     cells = [contender(f"trainer.threads={count}").settings for count in (1, 2)]
     rows, _ = side_by_side.compare(cells, "attention", 1, peers=False, compiled=False)
     assert [row["floor_share"] for row in rows] == [1.0, 0.5]
-
-
-@pytest.mark.parametrize(("flops_per_second", "largest"), [(1e15, 8192), (1e9, 256)])
-def test_rates_are_those_of_calls_that_take_long_enough(monkeypatch, flops_per_second, largest):
-    products, copies = [], []
-    monkeypatch.setattr(roofline, "_product_seconds", lambda n, *_: products.append(n) or 2 * n**3 / flops_per_second)
-    monkeypatch.setattr(roofline, "_copy_seconds", lambda size, _: copies.append(size) or 2 * size / 5e10)
-    rates = measure_rates(torch.device("cpu"), "bf16")
-    assert rates == (pytest.approx(flops_per_second), pytest.approx(5e10))
-    assert products[-1] == largest and copies[-1] == 2**29
 
 
 @pytest.mark.parametrize(
