@@ -37,7 +37,7 @@ with their values:
 attn train variant=talking_heads heads=24 --cfg job --resolve
 ```
 
-Write a setting as `key=value`, with a dot between a group and its key: `optimizer.weight_decay=0.1`. `optimizer=muon`
+Write a setting as `key=value`, with a dot between a group and its key: `optimizer.weight_decay=0.1`. `optimizer=adamw`
 chooses an option of a group. A key that does not exist, or a value outside of its range, is refused before anything
 starts; the message names the nearest valid word.
 
@@ -134,10 +134,12 @@ def raw(name: str) -> dict[str, Any]:
     tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     if name in ("config", "finetune"):
         return tree
-    for parent in tree.pop("defaults", ()):
+    parents = tree.pop("defaults", ())
+    group: dict[str, Any] = tree.get(path.parent.name, tree)
+    for parent in parents:
         if isinstance(parent, str) and "@" not in parent and parent != "_self_":
-            tree = raw(f"{path.parent.name}/{parent}") | tree
-    return tree.get(path.parent.name, tree)
+            group = raw(f"{path.parent.name}/{parent}") | group
+    return group
 
 
 def chosen(group: str) -> str | None:

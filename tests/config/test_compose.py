@@ -171,7 +171,8 @@ def test_sizes_follow_from_what_people_vary():
 @pytest.mark.parametrize(
     ("overrides", "learning_rate"),
     [
-        ([], 6e-3),
+        ([], 1e-2),
+        (["optimizer=muon"], 6e-3),
         (["optimizer=adamw"], 3e-3),
         (["optimizer=muon", "learning_rate=1e-3"], 1e-3),
         (["model=small"], 1e-3),
