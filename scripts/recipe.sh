@@ -28,6 +28,9 @@ muon $faster optimizer.beta1=0.2 optimizer.beta2=0.99
 muon $faster optimizer.beta1=0.5 optimizer.beta2=0.95
 muon optimizer.momentum=0.9 optimizer.weight_decay=0.1 optimizer.beta1=0.5 learning_rate=8e-3,1.4e-2
 muon optimizer.momentum=0.9 learning_rate=1e-2 optimizer.beta1=0.5
+batch() { attn train -m optimizer=muon variant=multi_head heads=6 data=wikitext2 seed=100 trainer.evaluate_every=900 trainer.evaluation_sequences=2000 runs=runs/recipe/muon "$@"; }
+batch batch_size=32 max_steps=375
+batch batch_size=8 max_steps=900
 both() { attn train -m optimizer=muon,muon_short runs=runs/recipe/both "$@"; }
 both variant=multi_head heads=6 data=wikitext2 max_steps=600 seed=101 trainer.evaluate_every=600 trainer.evaluation_sequences=2000
 both variant=multi_head heads=6 data=wikitext2 max_steps=2000 seed=100 trainer.evaluate_every=2000 trainer.evaluation_sequences=2000
