@@ -15,9 +15,11 @@ from experiments.cells.resources import Workers
 from experiments.display.rows import Row
 from experiments.failures.failure import Mistake
 from experiments.launch.local import train_cells
+from experiments.results.columns import setting_of, settings_beside
 from experiments.settings.run import Settings
 from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, interval, mean_and_deviation
 
+SHOWN = ("variant", "heads", "key_size")  # settings that every row shows
 UPPER = 0.9  # level of the one-sided bound on a standard deviation, which a few seeds tell badly
 
 
@@ -42,7 +44,11 @@ def answers(
     failed = [outcome for of_cell in trained for outcome in of_cell if not outcome.done]
     left_out = [LeftOut(f"{outcome.folder.name}: {outcome.reason}", failed=True) for outcome in failed]
     first = trained[0]
-    rows = [_row(cell, of_cell, first, difference) for cell, of_cell in zip(cells, trained, strict=True)]
+    others = settings_beside(SHOWN, cells)
+    rows = [
+        _settings_of(cell, others) | _measured(of_cell, first, difference)
+        for cell, of_cell in zip(cells, trained, strict=True)
+    ]
     return rows, left_out
 
 
@@ -61,14 +67,14 @@ def highest_deviation(deviation: float, count: int) -> float:
     return deviation * math.sqrt((count - 1) / chi2.ppf(1 - UPPER, count - 1))
 
 
-def _row(cell: Settings, outcomes: Sequence[Outcome], baseline: Sequence[Outcome], difference: float) -> Row:
+def _settings_of(cell: Settings, others: Sequence[str]) -> Row:
+    row: Row = {"contender": str(cell.variant["name"]), "heads": cell.heads, "key_size": cell.key_size}
+    return row | {column: setting_of(cell, column) for column in others}
+
+
+def _measured(outcomes: Sequence[Outcome], baseline: Sequence[Outcome], difference: float) -> Row:
     losses = _by_seed(outcomes, "validation_loss")
-    row: Row = {
-        "contender": str(cell.variant["name"]),
-        "heads": cell.heads,
-        "key_size": cell.key_size,
-        "validation_loss": float(np.mean([*losses.values()])) if losses else None,
-    }
+    row: Row = {"validation_loss": float(np.mean([*losses.values()])) if losses else None}
     unknown = ("difference", "low", "high", "spread", "seeds", "answer_minutes", "answer_minutes_at_most")
     row |= dict.fromkeys(unknown)
     theirs = _by_seed(baseline, "validation_loss")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -17,10 +17,13 @@ from experiments.failures.failure import Mistake
 from experiments.measure.memory import give_back_freed_memory
 from experiments.measure.roofline import Rates, measure_rates
 from experiments.measure.throughput import spread
+from experiments.results.columns import setting_of, settings_beside
 from experiments.settings.run import Settings
 
 # what contenders must share to be timed side by side
 SIZES = ("layers", "hidden_size", "heads", "length", "batch_size", "precision")
+# settings that every row shows, that of the kernel by what ran
+SHOWN = ("variant", "variant.backend", *SIZES)
 
 
 class LeftOut(NamedTuple):
@@ -38,13 +41,18 @@ def groups(cells: list[Settings]) -> Iterator[list[Settings]]:
     yield from by_sizes.values()
 
 
+def other_settings(cells: list[Settings]) -> list[str]:
+    """The columns of the settings that tell apart cells with the same variant, kernel and sizes."""
+    return settings_beside(SHOWN, cells)
+
+
 def compare(
-    cells: list[Settings], scope: Scope, rounds: int, *, peers: bool, compiled: bool
+    cells: list[Settings], scope: Scope, rounds: int, *, peers: bool, compiled: bool, others: Sequence[str] = ()
 ) -> tuple[list[Row], list[LeftOut]]:
     """A row for each contender among cells of the same sizes, and the contenders that have none.
 
-    peers: also time models of other libraries. compiled: also time each with torch.compile. Raises Mistake for a
-    contender that cannot be built.
+    peers: also time models of other libraries. compiled: also time each with torch.compile. others: the columns of
+    `other_settings`. Raises Mistake for a contender that cannot be built.
     """
     contenders, left_out = _checked(cells, scope, (False, True) if compiled else (False,))
     if peers and contenders:
@@ -52,7 +60,7 @@ def compare(
         contenders += [Contender(cells[0], scope, peer, way) for peer in PEERS for way in ways]
     if not contenders:
         return [], left_out
-    rows, ended = _timed(contenders, rounds)
+    rows, ended = _timed(contenders, rounds, others)
     return rows, left_out + ended
 
 
@@ -74,7 +82,7 @@ def _checked(cells: list[Settings], scope: Scope, ways: tuple[bool, ...]) -> tup
     return contenders, left_out
 
 
-def _timed(contenders: list[Contender], rounds: int) -> tuple[list[Row], list[LeftOut]]:
+def _timed(contenders: list[Contender], rounds: int, others: Sequence[str]) -> tuple[list[Row], list[LeftOut]]:
     """Rows with speeds relative to each of the peers, round by round; without peers, relative to the first
     contender.
     """
@@ -89,7 +97,10 @@ def _timed(contenders: list[Contender], rounds: int) -> tuple[list[Row], list[Le
     references |= {contender.name: timing.seconds for contender, timing in timings if contender.peer}
     if timings and not references:
         references["first"] = timings[0][1].seconds
-    rows = [_row(contender, timing, rates[_part_of_machine(contender)], references) for contender, timing in timings]
+    rows = [
+        _settings_of(contender, timing, others) | _measured(timing, rates[_part_of_machine(contender)], references)
+        for contender, timing in timings
+    ]
     return rows, ended
 
 
@@ -103,11 +114,16 @@ def _rates(device: torch.device, precision: str, threads: int) -> Rates:
     return measure_rates(device, precision)
 
 
-def _row(contender: Contender, timing: Timing, rates: Rates, references: dict[str, list[float]]) -> Row:
-    seconds = statistics.median(timing.seconds)
+def _settings_of(contender: Contender, timing: Timing, others: Sequence[str]) -> Row:
     row: Row = {"contender": contender.name, "backend": "+".join(timing.warm.kernels) or None}
     row |= {size: getattr(contender.settings, size) for size in SIZES} | {"precision": contender.precision}
-    row |= {
+    # a peer has the settings of the first contender, as far as it has them at all
+    return row | {column: None if contender.peer else setting_of(contender.settings, column) for column in others}
+
+
+def _measured(timing: Timing, rates: Rates, references: dict[str, list[float]]) -> Row:
+    seconds = statistics.median(timing.seconds)
+    row: Row = {
         "milliseconds": 1000 * seconds,
         "spread": 1000 * spread(timing.seconds),
         "tokens_per_second": timing.work.tokens / seconds,

@@ -57,8 +57,9 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
     _check_read(overrides, cells, options.scope)
     if options.peers and any(cell.objective.kind != "masked" for cell in cells):
         raise Mistake("--peers: the peers are encoders that predict masked tokens", "keep objective=masked")
-    from experiments.bench.side_by_side import compare, groups
+    from experiments.bench.side_by_side import compare, groups, other_settings
 
+    others = other_settings(cells)
     rows: list[Row] = []
     code = ExitCode.DONE
     for alike in groups(cells):
@@ -67,7 +68,7 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
                 f"{len(alike):,} contenders have the same sizes; at most {CONTENDERS_AT_ONCE} can be timed side by side"
             )
         of_group, left_out = compare(
-            alike, options.scope, options.rounds, peers=options.peers, compiled=options.compiled
+            alike, options.scope, options.rounds, peers=options.peers, compiled=options.compiled, others=others
         )
         rows += of_group
         for contender in left_out:

@@ -6,9 +6,10 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 from typing import Any
 
-from experiments.record.dotted import Values
+from experiments.record.dotted import Values, value_at
 from experiments.record.folder import deciding_settings
-from experiments.record.result import Fields
+from experiments.record.result import UNKNOWN, Fields
+from experiments.settings.run import Settings
 
 # column -> where it stands in a result; dotted keys of the configuration under `config`
 COLUMNS = {
@@ -138,6 +139,25 @@ def settings_among(columns: Iterable[str], results: list[Fields]) -> list[str]:
     others = {column for column, place in COLUMNS.items() if not place.startswith("config.")} - {"seed"}
     others |= scores_of(results).keys()
     return [column for column in columns if column not in others]
+
+
+def settings_beside(shown: Sequence[str], cells: Sequence[Settings]) -> list[str]:
+    """The columns of the settings that tell runs apart, before they are trained, which agree in the columns `shown`."""
+    results = [_untrained(cell) for cell in cells]
+    rows = table_of(results)
+    columns = {name: [row[name] for row in rows] for name in settings_among(rows[0], results)}
+    values = Values(results)
+    so_far = zip(*(map(str, values.at(place_of(name))) for name in shown), strict=True)
+    return [*telling(columns, list(so_far))]
+
+
+def setting_of(cell: Settings, column: str) -> Any:
+    """The value of a setting of a run, by the name of its column."""
+    return value_at(_untrained(cell), place_of(column))
+
+
+def _untrained(cell: Settings) -> Fields:
+    return UNKNOWN | {"config": cell.model_dump(), "seed": cell.seed}
 
 
 def rows_of(values: Values, columns: dict[str, str]) -> list[Fields]:

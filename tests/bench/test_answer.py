@@ -42,6 +42,17 @@ def test_the_command_trains_pairs_and_says_what_they_resolve(attn, tiny, tmp_pat
     assert second["answer_minutes"] == pytest.approx(second["seeds"] * minutes)
 
 
+def test_a_row_shows_every_setting_that_is_varied(attn, tiny):
+    words = [word for word in tiny if not word.startswith("max_steps")]
+    varied = ("learning_rate=1e-3,2e-3", "norm=pre,post")
+    done = attn(
+        "bench", *words, "max_steps=1", "heads=2", *varied, "--scope", "answer", "--seeds", "2", "--format", "json"
+    )
+    assert done.returncode == 0, done.stderr
+    shown = [(row["norm"], row["learning_rate"]) for row in json.loads(done.stdout)]
+    assert sorted(shown) == [("post", 1e-3), ("post", 2e-3), ("pre", 1e-3), ("pre", 2e-3)]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -297,15 +297,17 @@ def test_only_what_shares_its_sizes_is_timed_side_by_side():
     assert [len(group) for group in groups(cells)] == [2, 1]
 
 
-def test_the_floor_of_a_row_is_that_of_its_own_threads(monkeypatch):
+def test_a_row_shows_its_threads_and_has_the_floor_of_as_many(monkeypatch):
     threads = []
     monkeypatch.setattr(torch, "set_num_threads", threads.append)
     monkeypatch.setattr(side_by_side, "measure_rates", lambda *_: Rates(threads[-1] * 1e9, 1.0))
     turn, work = Turn(1.0, 1, ["reference"]), Work(tokens=1, flops=1e9, moved_bytes=0.0)
     monkeypatch.setattr(side_by_side, "timed", lambda contenders, _: [Timing([turn], turn, work) for _ in contenders])
     cells = [contender(f"trainer.threads={count}").settings for count in (1, 2)]
-    rows, _ = side_by_side.compare(cells, "attention", 1, peers=False, compiled=False)
+    others = side_by_side.other_settings(cells)
+    rows, _ = side_by_side.compare(cells, "attention", 1, peers=False, compiled=False, others=others)
     assert [row["floor_share"] for row in rows] == [1.0, 0.5]
+    assert [row["trainer.threads"] for row in rows] == [1, 2]
 
 
 @pytest.mark.parametrize(
