@@ -15,7 +15,7 @@ from experiments.cells.resources import Workers
 from experiments.display.rows import Row
 from experiments.failures.failure import Mistake
 from experiments.launch.local import train_cells
-from experiments.results.columns import setting_of, settings_beside
+from experiments.results.columns import settings_beside, settings_of
 from experiments.settings.run import Settings
 from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, interval, mean_and_deviation
 
@@ -69,7 +69,7 @@ def highest_deviation(deviation: float, count: int) -> float:
 
 def _settings_of(cell: Settings, others: Sequence[str]) -> Row:
     row: Row = {"contender": str(cell.variant["name"]), "heads": cell.heads, "key_size": cell.key_size}
-    return row | {column: setting_of(cell, column) for column in others}
+    return row | settings_of(cell, others)
 
 
 def _measured(outcomes: Sequence[Outcome], baseline: Sequence[Outcome], difference: float) -> Row:

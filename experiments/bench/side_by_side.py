@@ -17,7 +17,7 @@ from experiments.failures.failure import Mistake
 from experiments.measure.memory import give_back_freed_memory
 from experiments.measure.roofline import Rates, measure_rates
 from experiments.measure.throughput import spread
-from experiments.results.columns import setting_of, settings_beside
+from experiments.results.columns import settings_beside, settings_of
 from experiments.settings.run import Settings
 
 # what contenders must share to be timed side by side
@@ -117,8 +117,8 @@ def _rates(device: torch.device, precision: str, threads: int) -> Rates:
 def _settings_of(contender: Contender, timing: Timing, others: Sequence[str]) -> Row:
     row: Row = {"contender": contender.name, "backend": "+".join(timing.warm.kernels) or None}
     row |= {size: getattr(contender.settings, size) for size in SIZES} | {"precision": contender.precision}
-    # a peer has the settings of the first contender, as far as it has them at all
-    return row | {column: None if contender.peer else setting_of(contender.settings, column) for column in others}
+    # a peer need not have them
+    return row | (dict.fromkeys(others) if contender.peer else settings_of(contender.settings, others))
 
 
 def _measured(timing: Timing, rates: Rates, references: dict[str, list[float]]) -> Row:

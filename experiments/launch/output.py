@@ -19,8 +19,7 @@ from experiments.display.lines import say
 from experiments.display.rows import show
 from experiments.failures.failure import Mistake
 from experiments.launch.check_cells import check_buildable, for_each_size
-from experiments.record.result import UNKNOWN
-from experiments.results.columns import COLUMNS, table_of, tables_of
+from experiments.results.columns import COLUMNS, table_of, tables_of, untrained
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.run_length import planned_steps
@@ -45,7 +44,7 @@ def print_cells(cells: list[Settings], console: Console, *, runs_here: bool) -> 
 
     rows = []
     counts, peaks = check_buildable(cells, runs_here=runs_here), for_each_size(cells, peak_bytes)
-    told_apart = table_of([UNKNOWN | {"config": cell.model_dump(), "seed": cell.seed} for cell in cells])
+    told_apart = table_of([untrained(cell) for cell in cells])
     for cell, parameters, peak, row in zip(cells, counts, peaks, told_apart, strict=True):
         rows.append(
             {

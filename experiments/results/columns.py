@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 from typing import Any
 
-from experiments.record.dotted import Values, value_at
+from experiments.record.dotted import Values
 from experiments.record.folder import deciding_settings
 from experiments.record.result import UNKNOWN, Fields
 from experiments.settings.run import Settings
@@ -143,7 +143,7 @@ def settings_among(columns: Iterable[str], results: list[Fields]) -> list[str]:
 
 def settings_beside(shown: Sequence[str], cells: Sequence[Settings]) -> list[str]:
     """The columns of the settings that tell runs apart, before they are trained, which agree in the columns `shown`."""
-    results = [_untrained(cell) for cell in cells]
+    results = [untrained(cell) for cell in cells]
     rows = table_of(results)
     columns = {name: [row[name] for row in rows] for name in settings_among(rows[0], results)}
     values = Values(results)
@@ -151,12 +151,14 @@ def settings_beside(shown: Sequence[str], cells: Sequence[Settings]) -> list[str
     return [*telling(columns, list(so_far))]
 
 
-def setting_of(cell: Settings, column: str) -> Any:
-    """The value of a setting of a run, by the name of its column."""
-    return value_at(_untrained(cell), place_of(column))
+def settings_of(cell: Settings, columns: Iterable[str]) -> Fields:
+    """The values of those settings of a run, by the names of their columns."""
+    values = Values([untrained(cell)])
+    return {column: values.at(place_of(column))[0] for column in columns}
 
 
-def _untrained(cell: Settings) -> Fields:
+def untrained(cell: Settings) -> Fields:
+    """The result of a run of which only the settings are known."""
     return UNKNOWN | {"config": cell.model_dump(), "seed": cell.seed}
 
 
