@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 from typing import ClassVar, NamedTuple
@@ -58,7 +59,7 @@ class Sizes(NamedTuple):
         return cls(heads, heads, heads, key_size, value_size)
 
 
-class AttentionLayer(nn.Module):
+class AttentionLayer(nn.Module, ABC):
     """A layer of attention: queries from `x`, keys and values from `memory`, and an output as wide as `x`.
 
     A mechanism defines `project`, `sizes`, `cost` and `keep_heads`, and may redefine `attend`, `combine` and
@@ -154,13 +155,13 @@ class AttentionLayer(nn.Module):
         return checked_output("combine", output, list(x.shape), "B, N, D")
 
     @property
+    @abstractmethod
     def sizes(self) -> Sizes:
         """The current numbers of heads and their widths."""
-        raise NotImplementedError
 
+    @abstractmethod
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [B, N, h_k, K], keys [B, M, h_k, K], values [B, M, h_v, V] from x [B, N, D], memory [B, M, D_M]."""
-        raise NotImplementedError
 
     def attend(
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
@@ -226,9 +227,9 @@ class AttentionLayer(nn.Module):
         """P_l [h_k, h] and P_w [h, h_v], which mix heads in the same way at all positions; None if there is none."""
         return None, None
 
+    @abstractmethod
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of the layer for one example with `queries` queries and `memory` memory positions."""
-        raise NotImplementedError
 
 
 def equal_share(hidden_size: int, heads: int, name: str = "heads") -> int:

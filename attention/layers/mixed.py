@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 from torch import Tensor, nn
@@ -14,22 +15,22 @@ from attention.layers.cost import Cost
 from attention.layers.projected import ProjectedAttention
 
 
-class Mixing(nn.Module):
+class Mixing(nn.Module, ABC):
     """P_l or P_w: computes the projection of the positions of a sequence and a memory."""
 
     mixes = True  # False: the maps stay as they are
 
+    @abstractmethod
     def forward(self, x: Tensor, memory: Tensor) -> Projection:
         """The projection at each position of x [B, N, D] and memory [B, M, D_M]."""
-        raise NotImplementedError
 
+    @abstractmethod
     def keep_mixed_heads(self, heads: Sequence[int]) -> None:
         """Keep only these of the heads that the maps are mixed into, in place."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of P and of the products of maps with it."""
-        raise NotImplementedError
 
 
 class MixedAttention(ProjectedAttention):

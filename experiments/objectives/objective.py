@@ -10,6 +10,7 @@ makes tensors of them.
 
 from __future__ import annotations
 
+import inspect
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -17,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import joined
 from experiments.settings.objective import ObjectiveSettings
 
 if TYPE_CHECKING:
@@ -187,6 +190,14 @@ class Batch(NamedTuple):
 
 
 def build_objective(settings: ObjectiveSettings, vocabulary: Vocabulary) -> Objective:
-    """Build the objective of checked settings. Raises Mistake if it can't be carried out."""
+    """Build the objective of checked settings.
+
+    Raises Mistake if it can't be carried out, and for an objective without something that `Objective` names.
+    """
     assert isinstance(settings, ObjectiveKind)
-    return settings.build(vocabulary)
+    objective = settings.build(vocabulary)
+    members = [*Objective.__annotations__, *(name for name in vars(Objective) if not name.startswith("_"))]
+    if lacking := [name for name in members if not hasattr(objective, name)]:
+        kind = type(objective)
+        raise Mistake(f"{inspect.getsourcefile(kind)}: the class {kind.__name__} lacks {joined(lacking)}")
+    return objective

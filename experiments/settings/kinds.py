@@ -43,7 +43,7 @@ def _settings_class(module: str, kind: str, base: type[Kind], interface: str) ->
             if field is not None and field.annotation == Literal[kind] and interface in _bases(value):
                 if inspect.isabstract(value):
                     lacking = joined(sorted(value.__abstractmethods__))
-                    raise Mistake(f"{imported.__file__}: the class {value.__name__} has no method {lacking}")
+                    raise Mistake(f"{imported.__file__}: the class {value.__name__} lacks {lacking}")
                 return value
     raise Mistake(f'{imported.__file__}: has no subclass of {interface} with the field kind: Literal["{kind}"]')
 

@@ -10,6 +10,8 @@ from pydantic import ValidationError
 
 import attention
 from attention.layers.attention_layer import AttendOptions, AttentionLayer, Sizes
+from experiments.failures.failure import Mistake
+from experiments.model.layers.build_attention import build_attention
 from experiments.settings import variant as settings
 
 ROOT = Path(__file__).parents[2]
@@ -52,3 +54,19 @@ def test_an_annotation_decides_whether_a_number_may_be_negative(tmp_path, monkey
 
 def test_a_stage_of_the_page_is_one_of_the_frame():
     assert all(f"`{stage}`" in PAGE for stage in AttentionLayer.stages)
+
+
+def test_a_class_without_a_method_that_it_needs_is_named_with_its_file(tmp_path, monkeypatch):
+    (tmp_path / "costless.py").write_text(f"from attention.layers.attention_layer import AttentionLayer\n{COSTLESS}")
+    monkeypatch.setattr(attention, "__path__", [str(tmp_path), *attention.__path__])
+    with pytest.raises(Mistake, match=r"/costless.py: the class Attention lacks cost and sizes$"):
+        build_attention({"name": "costless"})
+
+
+COSTLESS = """
+class Attention(AttentionLayer):
+    def __init__(self) -> None: ...
+
+    def project(self, x, memory):
+        return x, memory, memory
+"""

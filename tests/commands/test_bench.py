@@ -20,7 +20,7 @@ from attention.layers import attend as core
 from experiments.bench import rounds, side_by_side
 from experiments.bench.check import check
 from experiments.bench.contenders import Contender, Work, build, initialized_model, made_up_batch
-from experiments.bench.figure import check_plot
+from experiments.bench.figure import check_plot, described
 from experiments.bench.peers import PEERS
 from experiments.bench.rounds import Timing
 from experiments.bench.side_by_side import groups
@@ -370,6 +370,18 @@ def check_drawing(attn, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "tokens_per_second" in done.stdout and "multi_head" in done.stdout
     assert "<svg" in (tmp_path / "speed.svg").read_text()
+
+
+def test_the_bars_say_what_differs_and_the_title_says_what_they_share():
+    def row(contender, backend, threads, milliseconds):
+        settings = {"heads": 4, "length": 64, "trainer.threads": threads}
+        return {"contender": contender, "backend": backend} | settings | {"milliseconds": milliseconds}
+
+    rows = [row("multi_head", "sdpa", 1, 5.0), row("multi_head", "sdpa", 2, 5.0), row("a peer", None, None, 5.0)]
+    shared, labels = described(rows)
+    assert shared == "heads 4, length 64"
+    assert labels == ["multi_head (sdpa), trainer.threads 1", "multi_head (sdpa), trainer.threads 2", "a peer"]
+    assert described(rows[:1]) == ("", ["multi_head (sdpa), heads 4, length 64, trainer.threads 1"])
 
 
 def test_a_step_of_span_corruption_reads_inputs_and_targets():

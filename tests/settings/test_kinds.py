@@ -32,7 +32,7 @@ class Skip({0}):
             'of ObjectiveKind with the field kind: Literal["skip_one"]',
         ),
         ("skip_two", ("ObjectiveSettings", "skip_two", "build"), "has no subclass of ObjectiveKind with"),
-        ("skip_three", ("ObjectiveKind", "skip_three", "biuld"), "the class Skip has no method build"),
+        ("skip_three", ("ObjectiveKind", "skip_three", "biuld"), "the class Skip lacks build"),
     ],
 )
 def test_a_class_that_cannot_be_a_kind_is_named_with_what_it_lacks(name, words, said, tmp_path, monkeypatch):
