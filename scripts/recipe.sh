@@ -6,6 +6,10 @@ set -euo pipefail
 attn train -m variant=multi_head heads=6,24 seed=0,1,2,3 runs=runs/recipe/default
 attn train -m variant=talking_heads heads=24 seed=0,1,2,3 runs=runs/recipe/default
 
+# half of the steps
+attn train -m max_steps=400 variant=multi_head heads=6,24 seed=0,1,2,3 runs=runs/recipe/default
+attn train -m max_steps=400 variant=talking_heads heads=24 seed=0,1,2,3 runs=runs/recipe/default
+
 # the share of masked tokens, at which no losses but those of attn evaluate can be compared
 attn train -m optimizer=muon variant=multi_head heads=6 objective.rate=0.15,0.3,0.4,0.5 seed=100 runs=runs/recipe/share
 attn train -m optimizer=muon variant=multi_head heads=6 objective.rate=0.15,0.25,0.4 data=wikitext2 max_steps=1000 runs=runs/recipe/share
