@@ -275,9 +275,12 @@ class RunFolder:
             )
 
     def log(self, message: str) -> None:
-        """Add a line to log.txt. A line that cannot be written is dropped, because a note is no reason to end a run."""
+        """Add a line to log.txt. A line that cannot be written is dropped, because a note is no reason to end a run; so
+        is one about a folder that this process has lost.
+        """
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {message}\n"
-        with suppress(OSError):
+        with suppress(OSError, RunFolderError):
+            self.check_held()
             # does not wait if there is a pipe in its place
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
             descriptor = os.open(self.path / "log.txt", flags, 0o666)

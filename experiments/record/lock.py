@@ -76,12 +76,13 @@ class Lock:
         return self._descriptor is not None
 
     def _is_in_place(self) -> bool:
-        """Whether the path is still the file that was opened."""
+        """Whether the path is still the file that was opened. Raises RunFolderError."""
         assert self._descriptor is not None
-        try:
-            return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
-        except FileNotFoundError:
-            return False
+        with disk_errors_as_failures(self.path):
+            try:
+                return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
+            except (FileNotFoundError, NotADirectoryError):
+                return False
 
     def release(self) -> None:
         """Release the lock; does nothing if it is not held."""

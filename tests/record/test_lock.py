@@ -86,13 +86,15 @@ def test_of_two_hosts_with_locks_of_their_own_the_first_stops_before_it_writes(f
     RunFolder(folder.path).check_files()
 
 
-@pytest.mark.parametrize("how", ["moved", "removed", "replaced"])
+@pytest.mark.parametrize("how", ["moved", "removed", "replaced", "replaced by a file"])
 def test_nothing_is_written_for_a_folder_that_is_no_longer_in_its_place(folder, result, how):
     folder.metrics.append({"step": 1, "loss": 2.0})
     moved = folder.path.with_name("moved")
     folder.path.rename(moved)
     if how == "replaced":
         shutil.copytree(moved, folder.path)
+    elif how == "replaced by a file":
+        folder.path.touch()
     elif how == "removed":
         shutil.rmtree(moved)
     for write_something in (
@@ -103,7 +105,8 @@ def test_nothing_is_written_for_a_folder_that_is_no_longer_in_its_place(folder, 
     ):
         with pytest.raises(RunFolderError, match=r"moved, removed or replaced .*; put it back, and the same command"):
             write_something()
-    assert folder.path.exists() == (how == "replaced")
+    folder.log("a note")
+    assert folder.path.exists() == how.startswith("replaced") and not (folder.path / "log.txt").exists()
     if how == "moved":
         moved.rename(folder.path)
         folder.metrics.append({"step": 2, "loss": 1.0})
