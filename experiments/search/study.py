@@ -74,7 +74,7 @@ class Study:
         self._failed = 0  # trials of this process that the same command replaces later
         self._journal = _Journal(folder, list(search.objectives.values()))
         self._study = self._journal.study
-        with _quiet():
+        with disk_errors_as_failures(folder), _quiet():
             self._study.set_metric_names(list(search.objectives))
 
     @property
@@ -101,9 +101,10 @@ class Study:
         """
         from optuna.trial import TrialState
 
-        self._journal.trial(trial.number).set_user_attr(RUN, run)
         state = TrialState.PRUNED if pruned else TrialState.FAIL if values is None else TrialState.COMPLETE
-        self._study.tell(trial.number, values if state is TrialState.COMPLETE else None, state)
+        with disk_errors_as_failures(self._folder):
+            self._journal.trial(trial.number).set_user_attr(RUN, run)
+            self._study.tell(trial.number, values if state is TrialState.COMPLETE else None, state)
         self._failed += state is TrialState.FAIL
         self._claimed.pop(trial.number).release()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 
 import pytest
 
@@ -121,6 +123,21 @@ def test_a_line_that_was_cut_short_spoils_no_study(tmp_path):
     with (tmp_path / JOURNAL).open("ab") as journal:
         journal.write(b'{"op_code": 4, "worker_id": "x"')
     assert len(before) + len(finish(opened(tmp_path))) == 8
+
+
+def test_a_full_disk_is_said_with_its_folder_and_the_trial_is_continued_later(tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    study = opened(tmp_path)
+    trial = study.claim()
+    with monkeypatch.context() as patched:
+        patched.setattr("optuna.storages.journal.JournalFileBackend.append_logs", full)
+        for write in (lambda: study.tell(trial, "run", [1.0]), study.claim, lambda: opened(tmp_path)):
+            with pytest.raises(RunFolderError, match=rf"^{tmp_path}.*: the disk is full; free some space"):
+                write()
+    study.release()
+    assert opened(tmp_path).claim() == trial
 
 
 def test_a_run_above_the_median_of_the_finished_ones_is_hopeless(tmp_path):
