@@ -17,7 +17,7 @@ import pytest
 
 from experiments.failures.failure import Failure
 from experiments.record.folder import RunFolder, config_text
-from experiments.record.mirrors import wandb_sync
+from experiments.record.mirrors import wandb_server, wandb_sync
 from tests.fixtures.record import leave_result
 
 KEY = "0123456789" * 4
@@ -337,6 +337,22 @@ def test_sync_without_a_login_or_a_network_says_so(train):
         closed.bind(("127.0.0.1", 0))
         said = train(SYNC, **login(closed.getsockname()[1])).stdout
     assert said.startswith("FAILED http") and "can't be reached" in said
+
+
+@pytest.mark.parametrize("scheme", ["http://", ""])
+def test_a_server_behind_a_proxy_is_reached(monkeypatch, scheme):
+    for name in ("no_proxy", "NO_PROXY", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with socket.socket() as proxy:
+        proxy.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("https_proxy", f"{scheme}127.0.0.1:{proxy.getsockname()[1]}")
+        assert not wandb_server._reachable("https://nowhere.invalid")
+        proxy.listen()
+        assert wandb_server._reachable("https://nowhere.invalid")
+    printed = []
+    monkeypatch.setattr(threading, "excepthook", printed.append)
+    monkeypatch.setenv("https_proxy", f"{scheme}127.0.0.1:8o80")
+    assert not wandb_server._reachable("https://nowhere.invalid") and not printed
 
 
 @pytest.mark.campaign

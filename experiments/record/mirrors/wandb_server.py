@@ -62,13 +62,17 @@ def _reachable(url: str) -> bool:
 
     target = urlsplit(url)
     if not proxy_bypass(target.netloc):
-        target = urlsplit(getproxies().get(target.scheme, url))
+        proxy = getproxies().get(target.scheme, url)
+        # W&B, as other programs do, also takes a proxy without a scheme: host:3128
+        target = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     answers = []
 
     def connect() -> None:
-        port = target.port or (443 if target.scheme == "https" else 80)
-        with suppress(OSError), socket.create_connection((target.hostname or "", port), REACH_SECONDS):
-            answers.append(True)
+        # ValueError: what stands for the port is no number
+        with suppress(OSError, ValueError):
+            port = target.port or (443 if target.scheme == "https" else 80)
+            with socket.create_connection((target.hostname or "", port), REACH_SECONDS):
+                answers.append(True)
 
     # the lookup of a name has no time limit of its own
     thread = threading.Thread(target=connect, daemon=True)
