@@ -114,10 +114,9 @@ def checkout() -> dict[str, Any] | None:
     this_file = Path(__file__).resolve()
 
     def git(*arguments: str) -> str:
-        finished = subprocess.run(
-            ["git", "-C", str(this_file.parent), *arguments], capture_output=True, text=True, timeout=5, check=True
-        )
-        return finished.stdout.strip()
+        # without the lock of the index, which a command of the user's may want at this moment
+        command = ["git", "--no-optional-locks", "-C", str(this_file.parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
 
     try:
         # an installed copy may lie inside another project's checkout, whose commit is irrelevant

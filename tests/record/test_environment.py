@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 
@@ -51,5 +52,10 @@ def test_the_commit_of_the_checkout_is_recorded_and_whether_it_was_modified(tmp_
     git("commit", "-m", "first")
     commit = git("rev-parse", "HEAD")
     assert recorded() == {"commit": commit, "modified": False}
+    # git would otherwise lock its index and write this time into it, while the user may be committing
+    os.utime(file, (1, 1))
+    index = (tmp_path / ".git" / "index").read_bytes()
+    assert recorded() == {"commit": commit, "modified": False}
+    assert (tmp_path / ".git" / "index").read_bytes() == index
     file.write_text("a = 2")
     assert recorded() == {"commit": commit, "modified": True}
