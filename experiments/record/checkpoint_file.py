@@ -65,8 +65,6 @@ def save(folder: Path, which: WhichCheckpoint, step: int, tensors: dict[str, Ten
     swept(folder)
     with replacing(path) as temporary:
         write_tensors(tensors, temporary, {"header": json.dumps(header)})
-        # the library makes a file that only its owner can read
-        temporary.chmod(0o644)
         # before the file gets its name: a file without a checksum is not a checkpoint, a checksum alone is ignored
         write(checksum_path(path), file_digest(temporary) + "\n")
     for file in checkpoint_paths(folder, which):

@@ -48,6 +48,15 @@ def test_what_a_killed_process_was_writing_is_removed_and_all_may_read_a_checkpo
     assert (tmp_path / "step-000000002.safetensors").stat().st_mode & 0o777 == 0o644
 
 
+def test_a_file_of_a_checkpoint_has_the_rights_that_other_files_of_its_user_have(tmp_path):
+    before = os.umask(0o077)
+    try:
+        save(tmp_path, "newest", 2, state(2), {})
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
 def test_going_back_drops_what_is_later(tmp_path, said):
     for step in (1, 5, 9, 2):
         save(tmp_path, "newest", step, state(step), {"step": step})
