@@ -15,7 +15,7 @@ from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
 from experiments.failures.wording import closest, did_you_mean
 from experiments.files.digest import file_digest
-from experiments.record.checkpoint_paths import checkpoint_paths, checksum, step_of
+from experiments.record.checkpoint_paths import checkpoint_paths, checksums, step_of
 from experiments.record.code.changed import changed_code
 from experiments.record.code.plugin_files import check_plugins
 from experiments.record.errors import RunFolderError
@@ -148,23 +148,24 @@ def _origin(folder: RunFolder, checkpoint: object) -> dict[str, Any]:
     which = known_checkpoint(checkpoint, f"checkpoint = {checkpoint!r}")
     tokenizer = folder.path / TOKENIZER
     try:
-        path = next(_good(folder, which), None)
-        if path is None or not tokenizer.is_file():
-            missing = f"good {checkpoint} checkpoint" if path is None else TOKENIZER
+        good = next(_good(folder, which), None)
+        if good is None or not tokenizer.is_file():
+            missing = f"good {checkpoint} checkpoint" if good is None else TOKENIZER
             raise Mistake(f"{folder.path}: there is no {missing}")
+        path, digest = good
         return {
             "run": folder.name,
             "step": step_of(path),
-            "digest": checksum(path),
+            "digest": digest,
             "tokenizer": file_digest(tokenizer),
         }
     except (OSError, ValueError) as error:
         raise Mistake(f"{folder.path}: its {checkpoint} checkpoint or {TOKENIZER} can't be read: {error}") from error
 
 
-def _good(folder: RunFolder, which: WhichCheckpoint) -> Iterator[Path]:
-    """The checkpoints of a kind that are as they were written, newest first. Raises OSError."""
+def _good(folder: RunFolder, which: WhichCheckpoint) -> Iterator[tuple[Path, str]]:
+    """The checkpoints of a kind that are as they were written, newest first, with their digests. Raises OSError."""
     for path in checkpoint_paths(folder.checkpoint, which):
         with suppress(FileNotFoundError, ValueError):
-            if file_digest(path) == checksum(path):
-                yield path
+            if (digest := file_digest(path)) in checksums(path):
+                yield path, digest

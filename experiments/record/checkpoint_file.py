@@ -28,8 +28,8 @@ from experiments.files.durable import replacing, swept, write
 from experiments.record.checkpoint_paths import (
     checkpoint_path,
     checkpoint_paths,
-    checksum,
     checksum_path,
+    checksums,
     lone_checksums,
     step_of,
 )
@@ -63,10 +63,17 @@ def save(folder: Path, which: WhichCheckpoint, step: int, tensors: dict[str, Ten
     """
     path = checkpoint_path(folder, which, step)
     swept(folder)
+    # of one of the same step, which stays good until the new one has its name
+    earlier: list[str] = []
+    with suppress(OSError, ValueError):
+        earlier = checksums(path)
     with replacing(path) as temporary:
         write_tensors(tensors, temporary, {"header": json.dumps(header)})
         # before the file gets its name: a file without a checksum is not a checkpoint, a checksum alone is ignored
-        write(checksum_path(path), file_digest(temporary) + "\n")
+        digest = file_digest(temporary)
+        write(checksum_path(path), "\n".join([digest, *earlier]) + "\n")
+    if earlier:
+        write(checksum_path(path), f"{digest}\n")
     for file in checkpoint_paths(folder, which):
         # later ones were skipped as damaged, or belong to steps that are being repeated
         if file > path:
@@ -216,7 +223,7 @@ def check_fits(live: dict[str, Tensor], stored: dict[str, Tensor]) -> None:
 def _read(path: Path, say: Callable[[str], None]) -> Checkpoint | None:
     """The checkpoint; None, with a line about it, if it has changed since it was written."""
     try:
-        if file_digest(path) != checksum(path):
+        if file_digest(path) not in checksums(path):
             raise ValueError("its checksum differs")
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no dict

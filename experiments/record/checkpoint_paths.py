@@ -32,9 +32,12 @@ def checksum_path(checkpoint: Path) -> Path:
     return checkpoint.with_suffix(".sha256")
 
 
-def checksum(checkpoint: Path) -> str:
-    """The hex SHA-256 in the file beside a checkpoint. Raises OSError, ValueError."""
-    return read_bytes(checksum_path(checkpoint)).decode("ascii").strip()
+def checksums(checkpoint: Path) -> list[str]:
+    """The hex SHA-256 in the file beside a checkpoint, of which there are several while another one takes its place.
+
+    Raises OSError, ValueError.
+    """
+    return read_bytes(checksum_path(checkpoint)).decode("ascii").split()
 
 
 def lone_checksums(folder: Path, which: WhichCheckpoint) -> list[Path]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import resource
+from pathlib import Path
 
 import pytest
 import torch
@@ -55,6 +56,26 @@ def test_a_file_of_a_checkpoint_has_the_rights_that_other_files_of_its_user_have
     finally:
         os.umask(before)
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
+def test_a_checkpoint_is_good_until_another_one_of_its_step_has_its_name(tmp_path, said, monkeypatch):
+    """A run that goes back to a step, because a later one was not finite, writes the checkpoint of this step again."""
+    replace = Path.replace
+
+    def killed(temporary, path):
+        if path.suffix == ".safetensors":
+            raise KeyboardInterrupt
+        return replace(temporary, path)
+
+    save(tmp_path, "newest", 1, state(1), {"skipped": []})
+    for _ in range(2):
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(Path, "replace", killed)
+            save(tmp_path, "newest", 1, state(1), {"skipped": [3]})
+        assert load(tmp_path, "newest", said.append).header == {"skipped": []} and said == []
+    save(tmp_path, "newest", 1, state(1), {"skipped": [3]})
+    assert load(tmp_path, "newest", said.append).header == {"skipped": [3]} and said == []
+    assert len((tmp_path / "step-000000001.sha256").read_text().split()) == 1
 
 
 def test_going_back_drops_what_is_later(tmp_path, said):
