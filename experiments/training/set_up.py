@@ -48,14 +48,15 @@ def set_up(settings: Settings, folder: RunFolder, display: Display, neighbours: 
     task = task_of(settings)
     dataset = task.prepare(display.stage)
     planned = planned_steps(settings, len(dataset.train.tokens))
-    with or_other_runs(), replacing(folder.path / TOKENIZER) as temporary:
-        dataset.tokenizer.save(temporary)
 
     def say(message: str) -> None:
         folder.log(message)
         display.message(message)
 
     checkpoint = newest_checkpoint(settings, folder, dataset, say)
+    # not before, because a run that is refused keeps the tokenizer of its weights
+    with or_other_runs(), replacing(folder.path / TOKENIZER) as temporary:
+        dataset.tokenizer.save(temporary)
     if checkpoint is None:
         precision: str = resolve_precision(settings.trainer.precision, device)
     else:

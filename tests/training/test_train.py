@@ -363,6 +363,18 @@ def test_a_run_of_other_tokens_with_equal_counts_is_neither_done_nor_continued(s
         go(own)
 
 
+def test_a_run_that_is_refused_keeps_the_tokenizer_of_its_weights(settings, go, corpus, tmp_path):
+    text = Path(shutil.copy(corpus, tmp_path / "text.txt"))
+    config = settings(data__train=str(text), max_steps=1)
+    _, folder = go(config)
+    (folder.path / "result.json").unlink()
+    before = folder.tokenizer_file().read_bytes()
+    text.write_text(text.read_text().replace("bird", "wolf"))
+    with pytest.raises(Mistake, match=r"the text or the tokenizer has changed since .*run was begun; restore it"):
+        go(config)
+    assert folder.tokenizer_file().read_bytes() == before
+
+
 def test_a_run_of_other_code_is_neither_done_nor_continued(settings, go, plain_copy, monkeypatch, tmp_path):
     """A change of one character in a base class or in the optimizer makes other code; a comment does not."""
 
