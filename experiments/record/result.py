@@ -75,8 +75,8 @@ class Result:
     devices: int = 1  # number of devices that shared its batches when it ended, each of this kind
     sharded: bool = False  # whether weights, gradients and moments were divided among the devices
     micro_batch: int | None  # sequences at once
-    cells_at_once: int = 1  # cells of its sweep that were trained side by side on this machine
-    # share of the time of its last start in which other processes used its cores; None: unknown
+    cells_at_once: int = 1  # the most cells of its sweep that were trained side by side while its speed was measured
+    # the largest share of the time of a start, likewise, in which other processes used its cores; None: unknown
     waited_for_cores: Number | None = None
     seed: int
     config: dict[str, Any] | None  # the resolved settings, as in config.yaml

@@ -62,6 +62,8 @@ class Header:
     devices: int = 1  # number of devices of the newest start
     sharded: bool = False  # whether weights, gradients and moments were divided among them
     sequences: dict[str, str] | None = None  # those of its dataset
+    cells_at_once: int = 1  # the most cells side by side in a start that the rates include
+    waited_for_cores: float | None = None  # the largest share of the time of such a start
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Header:

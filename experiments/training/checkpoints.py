@@ -86,6 +86,8 @@ def write_checkpoint(run: Run) -> None:
         processor_seconds=run.processor_seconds(),
         peak_memory_bytes=run.peak_memory_bytes(),
         rates=list(run.throughput.rates),
+        cells_at_once=run.cells_at_once,
+        waited_for_cores=run.waited_for_cores(),
         device=device_name(run.forward.device),
         devices=run.world.size,
         sharded=run.world.sharded,

@@ -61,6 +61,8 @@ class Run:
     earlier_seconds: float = 0.0  # seconds of earlier starts of this run, and of a trial of torch.compile
     earlier_processor_seconds: float = 0.0  # processor seconds of earlier starts
     earlier_peak_bytes: int = 0
+    earlier_cells_at_once: int = 1  # the most in an earlier start whose speeds count
+    earlier_waited: float | None = None  # the largest share of the time of such a start
     pruner: Pruner | None = None
 
     @property
@@ -91,6 +93,16 @@ class Run:
     def processor_seconds(self) -> float:
         """Seconds of processor time since the first step, over all starts and all processes."""
         return self.earlier_processor_seconds + sum(each.processor_seconds for each in self.used())
+
+    @property
+    def cells_at_once(self) -> int:
+        """The most cells that were trained side by side in a start whose speeds count."""
+        return max(self.earlier_cells_at_once, self.neighbours.cells_at_once)
+
+    def waited_for_cores(self) -> float | None:
+        """The largest share of the time of such a start in which the run waited for cores; None if unknown."""
+        shares = (self.earlier_waited, self.neighbours.waited_share())
+        return max((share for share in shares if share is not None), default=None)
 
     def peak_memory_bytes(self) -> int:
         """Peak memory over all starts, on the device that needed most; `memory.meaning` says what it counts."""

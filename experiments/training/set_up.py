@@ -214,6 +214,8 @@ def begin(run: Run, checkpoint: Checkpoint | None) -> None:
     here = (device_name(run.forward.device), run.world.size, run.world.sharded)
     alike = (header.device, header.devices, header.sharded) == here
     run.throughput = Throughput(header.rates if alike else None)
+    if alike and header.rates:
+        run.earlier_cells_at_once, run.earlier_waited = header.cells_at_once, header.waited_for_cores
     run.say(f"going on from step {run.progress.step}")
     if run.progress.compiled:
         check_compiler(f"{run.folder.path} was begun with layers that torch.compile compiled")
