@@ -55,6 +55,7 @@ def _go_back(run: Run, fault: NonFiniteError, step: int) -> None:
         # every checkpoint is damaged or was written after the step, so there is none to return to
         raise fault
     resume_from(run, checkpoint)
+    run.mirrors.start_again()
     align(run)
     run.progress.skipped = skipped
     # so that a start after a kill skips the step, too

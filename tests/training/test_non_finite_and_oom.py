@@ -91,7 +91,24 @@ def test_a_gradient_that_is_not_finite_is_caught(settings, go, disturb):
     assert "the first parameter whose gradient is not is embedding." in result.reason
 
 
-def test_skip_and_reload_end_alike_when_nothing_else_is_random(settings, go, disturb, outcome):
+def test_skip_and_reload_end_alike_when_nothing_else_is_random(settings, go, disturb, outcome, monkeypatch):
+    class Recorder:
+        name = "a recorder"
+
+        def __init__(self, folder, settings):
+            mirrored[:] = folder.metrics.read()
+
+        def log(self, step, metrics):
+            mirrored.append(metrics)
+
+        def finish(self, result):
+            pass
+
+        def give_up(self):
+            pass
+
+    mirrored = []
+    monkeypatch.setattr("experiments.record.mirrors.mirrors._named", lambda logger: [Recorder])
     disturb(nothing, nan_at(8, 13))
     ends = []
     for guard in ("skip", "reload"):
@@ -100,6 +117,8 @@ def test_skip_and_reload_end_alike_when_nothing_else_is_random(settings, go, dis
         assert result.tokens == 18 * 8 * 16
         # log_every=1: the skipped steps have no line
         assert [line["step"] for line in folder.metrics.read()] == [s for s in range(1, 21) if s not in (8, 13)]
+        # nor has a mirror the steps twice that were repeated
+        assert mirrored == folder.metrics.read()
         ends.append(outcome(folder))
     assert ends[0] == ends[1]
 

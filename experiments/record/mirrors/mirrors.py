@@ -47,6 +47,13 @@ class Mirrors:
             with self._failing_alone(kind.name):
                 self._mirrors.append(kind(self._folder, self._settings))
 
+    def start_again(self) -> None:
+        """Give up what was mirrored, because the run has gone back to an earlier step; `start` mirrors it anew."""
+        for mirror in self._mirrors:
+            with suppress(Exception):
+                mirror.give_up()
+        self._mirrors, self.started = [], False
+
     def log(self, step: int, metrics: dict[str, Any]) -> None:
         """Mirror the metrics of one step."""
         for mirror in [*self._mirrors]:
