@@ -19,6 +19,8 @@ from experiments.display.lines import say
 from experiments.display.rows import show
 from experiments.failures.failure import Mistake
 from experiments.launch.check_cells import check_buildable, for_each_size
+from experiments.record.errors import RunFolderError
+from experiments.record.folder import RunFolder
 from experiments.results.columns import COLUMNS, table_of, tables_of, untrained
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
@@ -112,7 +114,7 @@ class SweepProgress:
         self._blocked = blocked
         shares = 0.0
         for cell in running:
-            path, step, planned = cell.folder.path, cell.folder.metrics.last_step(), planned_steps(cell.settings)
+            path, step, planned = cell.folder.path, _last_step(cell.folder), planned_steps(cell.settings)
             if path not in self._running:
                 self._running[path] = self._bars.add_task(cell.folder.name, total=planned, count="", left="")
             count = f"{step}/{planned}" if planned else f"step {step}"
@@ -143,6 +145,14 @@ class SweepProgress:
         self._show_all()
         complete = self._skipped + self._done + self._failed
         say(self._console, f"[{complete}/{self._total}] {line}")
+
+
+def _last_step(folder: RunFolder) -> int:
+    """The last logged step of a cell; 0 if it cannot be read, which may end the cell, but no other one."""
+    try:
+        return folder.metrics.last_step()
+    except RunFolderError:
+        return 0
 
 
 def print_outcomes(outcomes: list[Outcome], console: Console) -> None:

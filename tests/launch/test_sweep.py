@@ -381,6 +381,14 @@ def test_the_progress_of_all_running_cells_fits_80_columns(tiny, tmp_path):
         assert any(wanted in line for line in lines), (wanted, lines)
 
 
+def test_metrics_that_cannot_be_read_end_no_sweep(tiny, tmp_path):
+    cell = compose([*tiny, f"runs={tmp_path}"])
+    running = SimpleNamespace(settings=cell, folder=runner.folder_of(cell))
+    (running.folder.path / "metrics.jsonl").mkdir(parents=True)
+    with SweepProgress(1, Console(file=io.StringIO())).shown() as progress:
+        progress.watch([running], False)
+
+
 def test_in_a_pipe_every_cell_that_ends_is_a_line(tmp_path):
     pipe = Console(file=io.StringIO(), width=80)
     finished = Outcome(RunFolder(tmp_path / "one"), SimpleNamespace(status="done"), "")
