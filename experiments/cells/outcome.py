@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from experiments.cells.cell import finished_result, folder_of
 from experiments.failures.failure import Failure
-from experiments.record.folder import RunFolder
+from experiments.record.folder import RESULT, RunFolder
 from experiments.record.result import Result
 from experiments.settings.run import Settings
 
@@ -51,4 +51,8 @@ def earlier_outcome(settings: Settings) -> Outcome | None:
 
 def outcome_of(folder: RunFolder, state: str) -> Outcome:
     """The outcome that a ledger records: `done`, or the reason for another end."""
-    return Outcome(folder, folder.result(), "") if state == "done" else Outcome(folder, None, state)
+    if state != "done":
+        return Outcome(folder, None, state)
+    result = folder.result()
+    # a network file system may show it to this host only some time later
+    return Outcome(folder, result, "" if result else f"its job is done, but {folder.path / RESULT} is not to be seen")

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from experiments.cells import runner
 from experiments.cells.cell import folder_of
-from experiments.cells.outcome import Outcome
+from experiments.cells.outcome import Outcome, outcome_of
 from experiments.commands.train import launch
 from experiments.config.compose import compose
 from experiments.config.messages import OF_HYDRA
@@ -387,6 +387,11 @@ def test_metrics_that_cannot_be_read_end_no_sweep(tiny, tmp_path):
     (running.folder.path / "metrics.jsonl").mkdir(parents=True)
     with SweepProgress(1, Console(file=io.StringIO())).shown() as progress:
         progress.watch([running], False)
+
+
+def test_a_job_that_is_done_without_a_result_to_be_seen_says_so(tmp_path):
+    outcome = outcome_of(RunFolder(tmp_path), "done")
+    assert outcome.failed and outcome.reason == f"its job is done, but {tmp_path}/result.json is not to be seen"
 
 
 def test_in_a_pipe_every_cell_that_ends_is_a_line(tmp_path):
