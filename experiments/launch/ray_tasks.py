@@ -26,6 +26,7 @@ from experiments.failures.wording import first_line
 from experiments.launch.local import prepare_corpora
 from experiments.launch.output import SweepProgress
 from experiments.measure.devices import device_count, on_gpu
+from experiments.processes.environment_variables import ADDED, set_performance_variables
 from experiments.processes.interruption import Interrupted, handled
 from experiments.settings.plugins import with_plugins
 from experiments.settings.ray_cluster import RayCluster
@@ -86,7 +87,7 @@ def _connected(cluster: RayCluster, console: Console) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
 
-    environment = {key: value for key, value in os.environ.items() if key.startswith(SENT)}
+    environment = {key: value for key, value in os.environ.items() if key.startswith(SENT) and key != ADDED}
     try:
         context = ray.init(
             address=cluster.address or "local",
@@ -138,6 +139,8 @@ def train_cell(tree: dict[str, Any], directory: str) -> str:
         directory: the one that the sweep was started in, from which relative paths count.
     """
     os.chdir(directory)
+    # another node may lack those of the sweep
+    set_performance_variables()
     cell = from_tree(tree)
     folder = folder_of(cell)
     deadline = time.monotonic() + SAVING_SECONDS

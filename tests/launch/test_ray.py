@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -12,11 +13,13 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
+from rich.console import Console
 
 from experiments.config.command_line import CommandLine
 from experiments.config.compose import compose
 from experiments.launch import ray_tasks
 from experiments.launch.plan import RaySweep, plan
+from experiments.processes.environment_variables import ADDED, TUNED
 from experiments.settings.ray_cluster import RayCluster
 from tests.fixtures.outcome import outcome
 from tests.launch.sweeps import instead, runs, statuses, sweep_process, until
@@ -154,6 +157,20 @@ def test_a_cell_over_several_devices_asks_ray_for_all_of_them(tiny, monkeypatch,
     cell = compose(instead(words, tiny))
     ray_tasks._submit(ray, cell, RayCluster(address=None, cpus=None, gpus=None, resources=None, retries=3))
     assert (asked["num_cpus"], asked["num_gpus"]) == needs
+
+
+def test_a_cell_on_another_node_has_the_variables_that_make_it_fast(tiny, monkeypatch):
+    cell, seen = compose(tiny), {}
+    monkeypatch.setattr(os, "environ", {"ATTN_CACHE": "here", ADDED: "OMP_WAIT_POLICY", "OMP_WAIT_POLICY": "PASSIVE"})
+    ray = SimpleNamespace(init=lambda **options: seen.update(options["runtime_env"]["env_vars"]))
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    ray_tasks._connected(RayCluster(address=None, cpus=None, gpus=None, resources=None, retries=3), Console())
+    assert seen == {"ATTN_CACHE": "here"}
+    monkeypatch.setattr(os, "environ", {**seen})
+    done = SimpleNamespace(reason="")
+    monkeypatch.setattr(ray_tasks, "earlier_outcome", lambda cell: seen.update(os.environ) or done)
+    assert ray_tasks.train_cell(cell.model_dump(), str(Path.cwd())) == "done"
+    assert seen["OMP_WAIT_POLICY"] == TUNED["OMP_WAIT_POLICY"]
 
 
 def test_a_plan_has_the_cluster_and_its_cells(tiny, monkeypatch):
