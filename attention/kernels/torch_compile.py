@@ -7,16 +7,30 @@ That import takes a second of processor time, and most processes compile nothing
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
-# torch's own `torch.compiler.disable`, which imports the compiler at the first call
-from torch._compile import _disable_dynamo as not_compiled
-
-__all__ = ["constant", "not_compiled", "operator"]
+# torch's own `torch.compiler.disable`, which imports the compiler not at once but at the first call
+from torch._compile import _disable_dynamo
 
 Function = TypeVar("Function", bound=Callable[[], object])
+Parameters = ParamSpec("Parameters")
+Returned = TypeVar("Returned")
+
+
+def not_compiled(function: Callable[Parameters, Returned]) -> Callable[Parameters, Returned]:
+    """Let a compiled model call the function as it is. Neither it nor what it calls is traced."""
+    kept_out = _disable_dynamo(function)
+
+    @wraps(function)
+    def call(*arguments: Parameters.args, **options: Parameters.kwargs) -> Returned:
+        # torch.compile, which takes this as true, has imported the compiler before
+        chosen = kept_out if torch.compiler.is_compiling() else function
+        return chosen(*arguments, **options)
+
+    return call
 
 
 def constant(function: Function) -> Function:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 from experiments.failures.failure import Mistake
 from experiments.settings.run import Settings
@@ -29,7 +30,8 @@ def planned_steps(settings: Settings, sequences: int | None = None) -> int | Non
         limits.append(math.ceil(trainer.max_tokens / (trainer.batch_size * tokens)))
     epochs = settings.epoch_limit
     if epochs is not None and sequences is not None:
-        limits.append(math.ceil(epochs * sequences / trainer.batch_size))
+        # 1.1 epochs of 50 sequences are 55 sequences, which the product of floats exceeds
+        limits.append(math.ceil(Fraction(str(epochs)) * sequences / trainer.batch_size))
     if limits:
         return min(limits)
     if epochs is not None:

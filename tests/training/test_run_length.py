@@ -43,3 +43,10 @@ def test_no_limit_is_advised_that_would_be_refused(settings):
         planned_steps(of_pairs())
     with pytest.raises(Mistake, match=r"schedule\.kind=linear .*; set max_steps too"):
         planned_steps(of_pairs(trainer__max_minutes=1.0))
+
+
+@pytest.mark.parametrize(("epochs", "sequences", "steps"), [(1.1, 500, 55), (1.1, 501, 56), (2.3, 1000, 230)])
+def test_epochs_are_counted_as_they_are_written(settings, monkeypatch, epochs, sequences, steps):
+    of_epochs = settings(trainer__max_steps=None, trainer__batch_size=10)
+    monkeypatch.setattr(type(of_epochs), "epoch_limit", epochs)
+    assert planned_steps(of_epochs, sequences) == steps

@@ -137,3 +137,18 @@ def test_blocked_computes_the_products_of_the_reference_and_again_in_the_backwar
     value_product = 2 * 2 * 6 * 6 * 3 * 4
     assert counts["blocked"][0] == counts["reference"][0]
     assert counts["blocked"][1] == counts["reference"][1] + counts["reference"][0] - value_product
+
+
+def test_a_compiled_function_calls_the_blocked_kernel_as_it_is():
+    leaves, targets = tensors((2, 5, 6, 2, 3), (2, 2, 2)), []
+
+    def record(graph, _):
+        targets.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    def function(query: Tensor) -> Tensor:
+        return run({**leaves, "query": query.sin()}, "blocked").cos()
+
+    compiled = torch.compile(function, backend=record)(leaves["query"])
+    assert torch.equal(compiled, function(leaves["query"]))
+    assert {"sin", "cos"} <= {*targets} and not any("exp" in each or "mm" in each for each in targets)
