@@ -110,11 +110,27 @@ def choose(backend: str, problem: Problem) -> str:
         if backend in REFUSALS and (refusal := REFUSALS[backend](problem)) is not None:
             raise ValueError(f"backend: {backend} can't do this: {refusal}; use auto, blocked or reference")
         return backend
-    if not _products_are_faster(problem) and REFUSALS["compiled"](problem) is None:
+    torch_takes_it = REFUSALS["sdpa"](problem) is None
+    if torch_takes_it and _amx_is_faster(problem):
+        return "sdpa"
+    if REFUSALS["compiled"](problem) is None:
         return "compiled"
-    if REFUSALS["sdpa"](problem) is None and not _blocks_are_faster(problem):
+    if torch_takes_it and not _blocks_are_faster(problem):
         return "sdpa"
     return "cuda" if problem.query.is_cuda and REFUSALS["cuda"](problem) is None else "blocked"
+
+
+def _amx_is_faster(problem: Problem) -> bool:
+    """Whether torch's own kernel is faster than `compiled` on a CPU, as measured on a Xeon with AMX (docs/kernels.md).
+
+    In 16 bits its products use AMX, which pays where a head is wide and has a long memory. `compiled` doesn't use AMX.
+    """
+    if problem.query.device.type != "cpu" or problem.query.dtype.itemsize != 2 or _has_trained_bias(problem):
+        return False
+    # causal, half of the memory counts: `compiled` leaves out the rest
+    memory = problem.key.shape[1] // (2 if problem.causal else 1)
+    width = min(problem.query.shape[3], problem.value.shape[3])
+    return width >= 32 and memory * width > 2**14 and _has_amx()
 
 
 def _blocks_are_faster(problem: Problem) -> bool:
@@ -125,18 +141,11 @@ def _blocks_are_faster(problem: Problem) -> bool:
     """
     if problem.query.device.type == "cuda":
         return False
-    trained_bias = problem.bias is not None and problem.bias.requires_grad
-    return trained_bias or (problem.query.dtype.itemsize == 2 and problem.key.shape[1] < 256)
+    return _has_trained_bias(problem) or (problem.query.dtype.itemsize == 2 and problem.key.shape[1] < 256)
 
 
-def _products_are_faster(problem: Problem) -> bool:
-    """Whether torch's products are likely to be faster than the compiled kernel.
-
-    They are in 16 bits with AMX, which the compiled kernel doesn't use. Without AMX nothing was faster than the
-    compiled kernel (docs/kernels.md). Where heads mix, large products are a small part of the time.
-    """
-    mixes = problem.logits_projection is not None or problem.weights_projection is not None
-    return not mixes and problem.query.dtype.itemsize == 2 and _has_amx()
+def _has_trained_bias(problem: Problem) -> bool:
+    return problem.bias is not None and problem.bias.requires_grad
 
 
 # a constant in a compiled model, because torch.compile can't trace the call

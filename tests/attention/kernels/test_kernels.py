@@ -296,8 +296,8 @@ def test_auto_takes_what_was_measured_to_be_fastest(monkeypatch, compiler, amx):
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     monkeypatch.setattr(compiled, "absence", lambda: None if compiler else "it can't be built here")
 
-    def name(length: int, dtype: torch.dtype = torch.float32, backend: str = "auto", **options) -> str:
-        query = torch.zeros(1, length, 2, 4, dtype=dtype)
+    def name(length: int, dtype: torch.dtype = torch.float32, backend: str = "auto", width: int = 4, **options) -> str:
+        query = torch.zeros(1, length, 2, width, dtype=dtype)
         return choose(backend, Problem.of(query, query, query, **options))
 
     own, plain = ("compiled", "compiled") if compiler else ("blocked", "sdpa")
@@ -311,8 +311,13 @@ def test_auto_takes_what_was_measured_to_be_fastest(monkeypatch, compiler, amx):
     assert name(64) == name(1024) == name(64, logits_projection=Projection()) == plain
     assert name(64, bias=trained_bias) == name(64, logits_projection=eye, bias=trained_bias) == own
     assert name(1024, dropout=0.1, dropout_seed=1) == ("compiled" if compiler else "blocked")
-    assert name(256, torch.bfloat16) == name(2048, torch.bfloat16) == ("sdpa" if amx else plain)
-    assert name(64, torch.bfloat16) == ("blocked" if amx else own)
+    assert name(64, torch.bfloat16) == name(64, torch.bfloat16, width=128) == own
+    assert name(256, torch.bfloat16) == name(2048, torch.bfloat16, width=16) == plain
+    long = {"dtype": torch.bfloat16, "width": 64}
+    assert name(512, **long) == name(1024, causal=True, **long) == ("sdpa" if amx else plain)
+    assert name(256, **long) == name(512, causal=True, **long) == name(512, width=64) == plain
+    assert name(512, dropout=0.1, dropout_seed=1, **long) == name(512, logits_projection=half, **long) == own
+    assert name(64, bias=trained_bias, **long) == own
     assert name(64, torch.float16) == "blocked" and name(256, torch.float16) == "sdpa"
     assert name(64, backend="reference") == "reference"
 
