@@ -14,6 +14,7 @@ from experiments.display.rows import Row, as_markdown
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import joined, plural
 from experiments.files.durable import write
+from experiments.statistics.comparison import Compared
 from experiments.statistics.evidence import Planned
 from experiments.tables.archive import restored
 from experiments.tables.definition.folder import names
@@ -22,7 +23,7 @@ from experiments.tables.definition.table import Table
 from experiments.tables.rendering.sentences import CHECK, WORDS, clause, is_small, more_parameters, more_time
 from experiments.tables.report import Report
 from experiments.tables.tuning import fewest_trials
-from experiments.tables.verdict import Verdict
+from experiments.tables.verdict import UNDECIDED, Finding, Verdict
 
 INDEX = "README.md"
 WRITER = "`attn table NAME --out FOLDER` writes this page."
@@ -58,10 +59,12 @@ def write_index(folder: Path) -> Path:
     reports, claims, unreadable = _read(folder)
     how = (
         f"{WRITER} {verdicts} explains the verdicts, and {tables} the budgets. "
-        "A size is a difference between rows, the left side minus the right side of a comparison. If several "
-        "comparisons share the verdict of their claim, it is the range of their means, else the mean with its 95% "
-        "interval. The size of a trend is the difference between the two ends of a line fitted to its "
-        "rows, and that of the time of a step is a ratio. Verdicts under several schemes of positions are listed in "
+        "A size is a difference between rows, the left side minus the right side of a comparison. It is that of the "
+        "comparisons that share the verdict of their claim, or, if the claim is not resolved or not tested, that of "
+        "all comparisons that do not hold yet. It is a mean with its 95% interval, or the range of several means, with "
+        "the range of their intervals in brackets. The size of a trend is the difference between the "
+        "two ends of a line fitted to its rows, and that of the time of a step is a ratio. Verdicts under several "
+        "schemes of positions are listed in "
         "brackets if they differ. If a claim depends on positions, its size is given under each scheme. If several "
         "pages decide the same claim, one of them counts, and its line names the others. A page of planned seeds comes "
         "first, then one with more pairs, then a page of the whole table, then one without missing cells, then the "
@@ -199,14 +202,13 @@ def _size(verdict: Verdict, report: Report) -> str:
 
 
 def _size_of(verdict: Verdict, schemes: Sequence[str], word: str, report: Report) -> str:
-    """The mean difference with its interval, or the range of the means of the comparisons with this word."""
-    known = [
+    """The means of the comparisons that a word is about, with the range of their intervals; empty if there are none."""
+    shown = [
         (comparison, mean, scheme)
         for scheme in schemes
-        for comparison in verdict.findings[scheme].comparisons
+        for comparison in _compared(verdict.findings[scheme], word)
         if (mean := comparison.mean) is not None
     ]
-    shown = [each for each in known if each[0].word() == word] or known
     if not shown:
         return ""
     comparisons, means = [each[0] for each in shown], [each[1] for each in shown]
@@ -220,11 +222,20 @@ def _size_of(verdict: Verdict, schemes: Sequence[str], word: str, report: Report
             for verb, what, more in (("has", "parameters", more_parameters), ("takes", "time of a step", more_time))
             if (most := _most([more(comparison, report, scheme) for comparison, _, scheme in shown]))
         )
-    if len(means) > 1:
-        return f"{metric} {written(min(means))} to {written(max(means))}{beside}"
-    bounds = comparisons[0].interval
-    interval = f" [{written(bounds[0])}, {written(bounds[1])}]" if bounds else ""
-    return f"{metric} {written(means[0])}{interval}{beside}"
+    size = " to ".join(written(mean) for mean in (min(means), max(means))[: len(means)])
+    bounds = [comparison.interval for comparison in comparisons]
+    known = [interval for interval in bounds if interval]
+    covered = ""
+    if len(known) == len(bounds):
+        covered = f" [{written(min(low for low, _ in known))}, {written(max(high for _, high in known))}]"
+    return f"{metric} {size}{covered}{beside}"
+
+
+def _compared(finding: Finding, word: str) -> list[Compared]:
+    """The comparisons behind a verdict: those that do not hold yet if it is undecided, else those that show it."""
+    if word in UNDECIDED:
+        return finding.undecided if finding.word in UNDECIDED else []
+    return [comparison for comparison in finding.comparisons if word in comparison.shown()]
 
 
 def _most(times: Sequence[float | None]) -> str:

@@ -85,7 +85,23 @@ def test_the_size_of_a_claim_that_depends_on_positions_is_given_under_each(tmp_p
     assert cells(line)[4] == "**depends** (learned: reversed, rotary: holds)"
     learned, rotary = cells(line)[5].split("; ")
     assert learned.startswith("learned: validation_loss +0.252 [")
-    assert rotary == "rotary: validation_loss -0.313 to -0.217"
+    assert rotary.startswith("rotary: validation_loss -0.313 to -0.217 [-0.3")
+
+
+def test_the_size_of_an_open_claim_covers_all_comparisons_that_do_not_hold_yet(tmp_path, monkeypatch):
+    others = {f"other {number}": {"parts": ["h8 > h32"]} for number in range(4)}
+    table = with_claims(open={"parts": ["h8 > h16", "h8 > h32"]}, **others)
+    monkeypatch.setattr("experiments.tables.archive.load", lambda name: table)
+    by = {"h16": (0.10, 0.13, 0.16, 0.10, 0.20, 0.04), "h32": (-0.1, 0.1, 0.2, -0.2, 0.1, -0.16)}
+    changes = {(row, seed): done(LOSSES["h8"][seed] + more) for row, of in by.items() for seed, more in enumerate(of)}
+    found = made(changes, table=table)
+    (verdict, *_), path = found.verdicts, page(found, tmp_path)
+    compared = verdict.findings[""].comparisons
+    assert verdict.word == "not resolved" and [each.word() for each in compared] == ["holds", "not resolved"]
+    assert "h8 < h16 (+-0.11, holds only without Holm's correction) and h8 < h32" in verdict.why
+    low, high = (bound(each.interval[end] for each in compared) for end, bound in ((0, min), (1, max)))
+    size = f"validation_loss -0.122 to +{compared[1].mean:.3g} [{low:+.3g}, {high:+.3g}]"
+    assert f"](me2026_heads.md) | Somebody 2026 | **not resolved** | {size} |" in write_index(path.parent).read_text()
 
 
 def test_the_list_of_results_says_what_the_better_sides_have_more_of(tmp_path, monkeypatch):
@@ -154,7 +170,7 @@ def test_the_list_of_results_says_how_many_claims_hold_and_by_how_much(tmp_path,
     ]
     assert [row[5:7] for row in rows[1:]] == [
         ["validation_loss +0.25 [+0.25, +0.25]", "6 seeds"],
-        ["step time x2.00 to x3.00", "12 rounds"],
+        ["step time x2.00 to x3.00 [x2.00, x3.00]", "12 rounds"],
         ["", "0 seeds"],
     ]
 
