@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from experiments.display.rows import Row, as_markdown
 from experiments.failures.failure import Mistake
@@ -19,15 +19,23 @@ from experiments.statistics.evidence import Planned
 from experiments.tables.archive import restored
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load
-from experiments.tables.definition.table import Table
-from experiments.tables.rendering.sentences import CHECK, WORDS, clause, is_small, more_parameters, more_time
+from experiments.tables.definition.table import Origin, Table
+from experiments.tables.rendering.sentences import (
+    CHECK,
+    PAPERS_OWN,
+    WORDS,
+    claimed_by,
+    clause,
+    is_small,
+    more_parameters,
+    more_time,
+)
 from experiments.tables.report import Report
 from experiments.tables.tuning import fewest_trials
 from experiments.tables.verdict import UNDECIDED, Finding, Verdict
 
 INDEX = "README.md"
 WRITER = "`attn table NAME --out FOLDER` writes this page."
-FROM_PAPER = "paper"  # the origin of a claim that the table's paper makes
 
 
 class Decision(NamedTuple):
@@ -154,20 +162,27 @@ def _origin(decisions: Sequence[Decision]) -> str:
 
 
 def _counts(claims: Sequence[Sequence[Decision]]) -> str:
-    """Sentences that say how many claims have which verdict: of all, of those of papers, and of checks of the code."""
+    """Sentences that say how many claims have which verdict: of all, of each party if several make claims, and of
+    checks of the code.
+    """
     words: list[tuple[str, str]] = [(of_claim[0].verdict.word, _origin(of_claim)) for of_claim in claims]
-    counts = Counter(word for word, origin in words if origin != CHECK)
-    checks = Counter(word for word, origin in words if origin == CHECK)
-    of_papers = Counter(word for word, origin in words if origin == FROM_PAPER)
-    count = counts.total()
+    by_origin = {origin: Counter(word for word, of in words if of == origin) for origin in get_args(Origin)}
+    checks = by_origin.pop(CHECK)
+    makers = {origin: counts for origin, counts in by_origin.items() if counts}
     sentences = []
-    if count or not checks:
-        sentences.append(f"Of {count} {plural('claim', count)}, {joined(_clauses(counts) or ['none has a verdict'])}.")
-    if 0 < of_papers.total() < count:
-        sentences.append(f"Of the {of_papers.total()} that a paper makes itself, {joined(_clauses(of_papers))}.")
-    if total := checks.total():
-        sentences.append(f"Of {total} {plural('check', total)} of the code, {joined(_clauses(checks))}.")
+    if makers or not checks:
+        sentences.append(_sentence(sum(makers.values(), Counter()), "claim"))
+    if len(makers) > 1:
+        by = {origin: "a paper itself" if origin == PAPERS_OWN else origin for origin in makers}
+        sentences += [_sentence(counts, "claim", f" by {by[origin]}") for origin, counts in makers.items()]
+    if checks:
+        sentences.append(_sentence(checks, "check", " of the code"))
     return " ".join(sentences)
+
+
+def _sentence(counts: Counter[str], noun: str, of: str = "") -> str:
+    count = counts.total()
+    return f"Of {count} {plural(noun, count)}{of}, {joined(_clauses(counts) or ['none has a verdict'])}."
 
 
 def _clauses(counts: Counter[str]) -> list[str]:
@@ -263,12 +278,11 @@ def _row(folder: Path, decisions: Sequence[Decision]) -> Row:
     """The decision on a claim that counts, with links to the others."""
     first, *others = decisions
     request, claim = first.report.request, first.verdict.claim
-    paper = request.table.paper.partition(",")[0]
     return {
         "table": request.name,
         "claim": first.verdict.key,
         "what is claimed": f"[{claim.says}]({first.stem}.md)",
-        **({} if claim.origin == CHECK else {"claimed by": paper if claim.origin == FROM_PAPER else claim.origin}),
+        **({} if claim.origin == CHECK else {"claimed by": claimed_by(claim, request.table)}),
         "verdict": "; ".join([f"**{first.verdict.word}**{first.by_scheme}", *(of.as_another() for of in others)]),
         "size": _size(first.verdict, first.report),
         "pairs": pairs(first.verdict),

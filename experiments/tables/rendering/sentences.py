@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from experiments.display.numbers import difference_text
 from experiments.failures.wording import joined, plural
 from experiments.statistics.comparison import Compared, Exact
 from experiments.tables.conditions import UNLIKE
 from experiments.tables.definition.published import MARKS
+from experiments.tables.definition.table import Claim, Origin, Table
 from experiments.tables.partial import SIGN
 from experiments.tables.rendering.needs import needs
 from experiments.tables.report import Report
@@ -27,6 +28,7 @@ WORDS = {
     "not resolved": "{} {are} not resolved",
     "not tested": "{} {are} not tested",
 }
+PAPERS_OWN = "paper"  # the origin of a claim that the table's paper makes
 CHECK = "check"  # the origin of a claim that tests the code and is no evidence
 ORIGINS = {
     "secondary sources": "claimed by secondary sources",
@@ -39,22 +41,36 @@ PLURAL = {verb: verb for verb in SINGULAR}
 
 
 def headline(report: Report) -> str:
-    """How many claims have which verdict, and their names if the verdicts differ, and then how many checks of the code;
-    empty for a table without claims.
+    """How many claims have which verdict, in a sentence for each party that makes claims, and then how many checks of
+    the code; empty for a table without claims. The claims are named if the verdicts or the parties differ.
     """
-    checks = [verdict for verdict in report.verdicts if verdict.claim.origin == CHECK]
-    claims = [verdict for verdict in report.verdicts if verdict.claim.origin != CHECK]
-    counted = (_counted(claims, "claim"), _counted(checks, "check", " of the code"))
-    return " ".join(filter(None, counted))
+    makers = {verdict.claim.origin: claimed_by(verdict.claim, report.request.table) for verdict in report.verdicts}
+    by_origin = {
+        origin: [verdict for verdict in report.verdicts if verdict.claim.origin == origin]
+        for origin in sorted(makers, key=get_args(Origin).index)
+    }
+    return " ".join(
+        _counted(of, "check", " of the code", len(makers) > 1)
+        if origin == CHECK
+        else _counted(of, "claim", f" by {makers[origin]}", len(makers) > 1)
+        for origin, of in by_origin.items()
+    )
 
 
-def _counted(verdicts: Sequence[Verdict], noun: str, of: str = "") -> str:
+def claimed_by(claim: Claim, table: Table) -> str:
+    """Who makes a claim of a table."""
+    return table.paper.partition(",")[0] if claim.origin == PAPERS_OWN else claim.origin
+
+
+def _counted(verdicts: Sequence[Verdict], noun: str, of: str, is_named: bool) -> str:
     by_word = {word: [verdict.key for verdict in verdicts if verdict.word == word] for word in WORDS}
-    named = [(word, keys) for word, keys in by_word.items() if keys]
-    if len(named) > 1:
-        clauses = [f"{clause(word, str(len(keys)), len(keys))} ({joined(keys)})" for word, keys in named]
-        return f"Of {len(verdicts)} {noun}s{of}, {joined(clauses)}."
-    return "".join(f"{clause(word, f'{len(keys)} {plural(noun, len(keys))}{of}', len(keys))}." for word, keys in named)
+    found = {word: keys for word, keys in by_word.items() if keys}
+    clauses = []
+    for word, keys in found.items():
+        count = f"{len(keys)}" if len(found) > 1 else f"{len(keys)} {plural(noun, len(keys))}{of}"
+        names = f" ({joined(keys)})" if is_named or len(found) > 1 else ""
+        clauses.append(clause(word, count, len(keys)) + names)
+    return f"{f'Of {len(verdicts)} {noun}s{of}, ' if len(found) > 1 else ''}{joined(clauses)}."
 
 
 def clause(word: str, claims: str, count: int) -> str:

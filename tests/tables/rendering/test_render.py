@@ -48,7 +48,7 @@ def test_markdown_has_marks_verdicts_and_conditions():
     text = render(made(overrides=("data=text", "data.train=/home/me/book.txt")), "markdown")
     assert "90.89 +- 0.15 (s)" in text and "a third party's transcription" in text
     assert "**C4, reversed.**" in text and "95% interval" in text
-    assert text.splitlines()[2:5] == ["Claimed: the more heads the worse.", "", "1 claim is reversed."]
+    assert text.splitlines()[2:5] == ["Claimed: the more heads the worse.", "", "1 claim by Somebody 2026 is reversed."]
     assert "data.train=book.txt" in text and "/home/me" not in text
     for fact in (
         "a machine, 2 threads",

@@ -23,25 +23,39 @@ from tests.tables.known import LOSSES, STEP_TIMES, done, made, table_under
 pytestmark = pytest.mark.usefixtures("heads_table")
 
 
+def said_of(**words: dict[str, str]) -> str:
+    """The headline. words: by origin, the verdict of each claim."""
+    verdicts = [
+        SimpleNamespace(key=key, word=word, claim=SimpleNamespace(origin=origin.replace("_", " ")))
+        for origin, of in words.items()
+        for key, word in of.items()
+    ]
+    return headline(SimpleNamespace(verdicts=verdicts, request=SimpleNamespace(table=load(NAME))))
+
+
 def test_the_headline_counts_the_verdicts_and_names_the_claims_if_they_differ():
-    def verdict(key: str, word: str, origin: str) -> SimpleNamespace:
-        return SimpleNamespace(key=key, word=word, claim=SimpleNamespace(origin=origin))
-
-    def said(checks: dict[str, str] | None = None, **words: str) -> str:
-        verdicts = [verdict(key, word, "paper") for key, word in words.items()]
-        verdicts += [verdict(key, word, "check") for key, word in (checks or {}).items()]
-        return headline(SimpleNamespace(verdicts=verdicts))
-
     assert (
-        said(C1="holds", C2="not resolved", C3="holds", C4="reversed", C5="not resolved")
-        == "Of 5 claims, 2 hold (C1 and C3), 1 is reversed (C4) and 2 are not resolved (C2 and C5)."
+        said_of(paper={"C1": "holds", "C2": "not resolved", "C3": "holds", "C4": "reversed", "C5": "not resolved"})
+        == "Of 5 claims by Somebody 2026, 2 hold (C1 and C3), 1 is reversed (C4) and 2 are not resolved (C2 and C5)."
     )
-    assert said(C1="holds") == "1 claim holds."
-    assert said(C1="not tested", C2="not tested") == "2 claims are not tested."
-    assert said() == ""
-    assert said({"X2": "holds"}, C1="not tested") == "1 claim is not tested. 1 check of the code holds."
-    assert said({"X2": "holds", "X3": "holds"}) == "2 checks of the code hold."
-    assert said({"X2": "holds", "X3": "reversed"}) == "Of 2 checks of the code, 1 holds (X2) and 1 is reversed (X3)."
+    assert said_of(paper={"C1": "holds"}) == "1 claim by Somebody 2026 holds."
+    assert said_of(this_project={"C1": "not tested", "C2": "not tested"}) == "2 claims by this project are not tested."
+    assert said_of() == ""
+    assert said_of(check={"X2": "holds", "X3": "holds"}) == "2 checks of the code hold."
+    mixed = {"X2": "holds", "X3": "reversed"}
+    assert said_of(check=mixed) == "Of 2 checks of the code, 1 holds (X2) and 1 is reversed (X3)."
+
+
+def test_the_headline_has_a_sentence_for_each_party_that_makes_claims():
+    assert said_of(
+        check={"X2": "holds"},
+        this_project={"C8 by length": "not resolved"},
+        secondary_sources={"growth": "holds"},
+        paper={"C7": "not resolved", "C8": "not resolved"},
+    ) == (
+        "2 claims by Somebody 2026 are not resolved (C7 and C8). 1 claim by secondary sources holds (growth). "
+        "1 claim by this project is not resolved (C8 by length). 1 check of the code holds (X2)."
+    )
 
 
 def test_a_page_of_chosen_claims_says_that_it_decides_no_other():
