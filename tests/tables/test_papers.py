@@ -355,6 +355,14 @@ def test_a_number_nobody_has_read_is_null(path):
         assert (table.verification == "none") == all(value is None for value in values)
 
 
+@pytest.mark.parametrize("name", [name for name in LOADED if name.split("/")[0] in PAPERS])
+def test_what_was_read_of_a_claim_has_its_provenance(name):
+    for key, claim in LOADED[name].claims.items():
+        assert claim.published or claim.origin not in ("paper", "secondary sources"), key
+        said = (claim.published or "").removeprefix("no timings were found").removeprefix("; ")
+        assert not said or re.search(r"\b(primary|secondary|text only|derived)\)", said), key
+
+
 def test_the_claim_on_dynamic_projections_varies_only_that_they_depend_on_the_input():
     table = load("shazeer2020/dynamic")
     (claim,) = table.claims.values()
