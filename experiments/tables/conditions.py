@@ -138,6 +138,7 @@ def notes_of_definition(request: Request) -> Iterator[str]:
         asked = f"It was asked for {joined([*request.claims])} alone"
         yield f"{asked}: {others} other {plural('claim', others)} of this table{without}"
     yield from untuned_families(request)
+    yield from _families_with_few_trials(request)
 
 
 def notes_of_cells(request: Request, outcomes: CellOutcomes, step_times: StepTimes) -> Iterator[str]:
@@ -183,17 +184,37 @@ def untuned_families(request: Request) -> Iterator[str]:
         )
 
 
+def _families_with_few_trials(request: Request) -> Iterator[str]:
+    """Sentences on the families whose learning rate was tuned by fewer trials than those of `--tune`."""
+    families: dict[str, list[str]] = {}
+    for family, tuning in request.family_tunings.items():
+        if tuning.limits and tuning.is_fair:
+            families.setdefault(tuning.limits, []).append(family)
+    for limits, of in families.items():
+        rates, was, its = ("rate", "was", "its") if len(of) == 1 else ("rates", "were", "their")
+        yield (
+            f"The learning {rates} of {joined(of)} {was} tuned by fewer trials than --tune makes: {limits}. Other "
+            f"rates may suit {its} rows better."
+        )
+
+
 def distinct(values: Iterable[Any]) -> list[Any]:
     """The known values, each once."""
     return [value for value in dict.fromkeys(values) if value not in (None, "")]
 
 
 def _learning_rates(request: Request) -> Iterator[tuple[str, str]]:
-    """The learning rates of the rows' families."""
+    """The learning rates of the families, with their rows."""
+    rows: dict[str | None, list[str]] = {}
+    for of in request.configurations.values():
+        rows.setdefault(of.definition.family, []).append(of.row)
     for family, tuning in request.family_tunings.items():
+        of_family = list(dict.fromkeys(rows[family]))
         tried = ", ".join(f"{rate:g}: {score:.4g}" for rate, score in sorted((tuning.tried or {}).items()))
         chosen = f"{tuning.chosen:g}" if tuning.chosen else "that of the settings"
-        yield f"learning rate of {family}", f"{chosen}; {tuning.where}" + (f" ({tried})" if tried else "")
+        shared = f"{plural('row', len(of_family))} {joined(of_family)}"
+        was_tuned = f"tuned with {tuning.where} ({tried})" if tried else tuning.where
+        yield f"learning rate of {family}", f"{chosen} in the {shared}; {was_tuned}"
 
 
 def _of_results(results: Mapping[Place, Fields]) -> Iterator[tuple[str, str]]:

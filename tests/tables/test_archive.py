@@ -164,7 +164,9 @@ def test_labels_rates_and_notes_are_those_of_the_present_definition(tmp_path, mo
     found = restored(path)
     assert [line["label"] for line in found.lines] == ["eight heads", "16 heads", "32 heads"]
     said = dict(found.facts)
-    assert said["budget"] == "nano: another task" and said["learning rate of multi_head"] == "0.003; by hand"
+    assert said["budget"] == "nano: another task" and said["learning rate of multi_head"] == (
+        "0.003 in the rows h8, h16 and h32; by hand"
+    )
     assert said["seeds"] == "0-5" and said["code"] == "multi_head 01234567"
     before, untuned, after = found.notes
     assert (before, after) == ("A new note.", "h32, seed 0: failed: no room") and untuned.startswith(

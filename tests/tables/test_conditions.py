@@ -32,7 +32,9 @@ def test_a_learning_rate_that_is_given_stands_in_place_of_the_tuned_one():
         facts = report_of(request, source, Conditions()).facts
         rates = [value for name, value in facts if name.startswith("learning rate of")]
         assert len(rates) == 3 and request.is_untuned == bool(given)
-        assert not given or {*rates} == {"that of the settings; given on the command line"}
+        assert not given or rates[0] == (
+            "that of the settings in the rows post_warm12 and post_none12; given on the command line"
+        )
         (line,) = untuned_families(request)
         assert not given or f"not tuned with {joined(given)}" in line
         assert "learning_rate" not in request.tuning_command()
@@ -54,6 +56,26 @@ def test_a_rate_is_tuned_for_the_settings_of_its_trials_only(budget, override):
     (line,) = untuned_families(changed)
     families = joined([*tuned.family_tunings])
     assert line.startswith(f"The learning rates of {families} were not tuned with {override}, so their rows can ")
+
+
+def test_a_rate_stands_with_its_rows_and_one_of_few_trials_is_said():
+    def said(*overrides: str) -> tuple[dict[str, str], list[str]]:
+        source = Known({(row, 0): CellOutcome("missing") for row in WARMUP.rows_at("nano")})
+        source.sizes = lambda row: {}
+        found = report_of(Request("xiong2020/warmup", WARMUP, "nano", range(1), overrides), source, Conditions())
+        return dict(found.facts), [note for note in found.notes if "fewer trials" in note]
+
+    facts, notes = said()
+    assert facts["learning rate of pre"].startswith("0.003 in the row pre_warm12; tuned with masked tokens (40%), ")
+    assert facts["learning rate of pre"].endswith(", seed 100 (0.0015: 5.139, 0.003: 4.936, 0.006: 5.146)")
+    assert (
+        facts["learning rate of pre_without_warmup"] == "0.003 in the row pre_none12; not tuned; the rate with warm-up"
+    )
+    assert notes == [
+        "The learning rates of post and pre were tuned by fewer trials than --tune makes: one seed, half of the steps "
+        "and rates a factor of 2 apart. Other rates may suit their rows better."
+    ]
+    assert said("max_steps=10")[1] == [], "with other steps, none is tuned"
 
 
 def test_the_rate_of_a_papers_own_settings_is_not_tuned_for_others():

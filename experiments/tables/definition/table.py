@@ -125,6 +125,7 @@ class Tuning(Group):
     where: Text  # cell, steps and seeds of the trials
     # learning rate -> mean score; empty: not tuned; null: the paper's own rate
     tried: Annotated[dict[Positive, float], Field(strict=False)] | None
+    limits: Text | None = None  # in what its trials fell short of those of `--tune`, such as `one seed`
 
     @property
     def is_fair(self) -> bool:
