@@ -66,7 +66,8 @@ def write_index(folder: Path) -> Path:
     tables = _page(folder, "tables.md", "the papers' tables")
     reports, claims, unreadable = _read(folder)
     how = (
-        f"{WRITER} {verdicts} explains the verdicts, and {tables} the budgets. "
+        f"{WRITER} {verdicts} explains the verdicts, and {tables} the budgets. A verdict is about models like those of "
+        "its page, with the positions and learning rates that the page names. "
         "A size is a difference between rows, the left side minus the right side of a comparison. It is that of the "
         "comparisons that share the verdict of their claim, or, if the claim is not resolved or not tested, that of "
         "all comparisons that do not hold yet. It is a mean with its 95% interval, or the range of several means, with "
