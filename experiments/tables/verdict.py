@@ -163,7 +163,10 @@ def decide(
     verdicts = []
     for key, claim in claims.items():
         findings = {
-            scheme: _finding(claim, judged[key, scheme], added[key, scheme]) for scheme in _schemes(claim, measures)
+            scheme: _finding(
+                claim, judged[key, scheme], added[key, scheme], f"under {scheme} positions" if scheme else ""
+            )
+            for scheme in _schemes(claim, measures)
         }
         rows = dict.fromkeys(row for part in claim.parsed() for row in part.rows)
         verdicts.append(Verdict(key, claim, findings, [row for row in rows if row not in present]))
@@ -201,14 +204,14 @@ def _schemes(claim: Claim, measures: Mapping[str, Measures]) -> dict[str, Measur
     return dict(measures) if claim.of == "score" else {"": next(iter(measures.values()))}
 
 
-def _finding(claim: Claim, judged: Judged, added: Judged) -> Finding:
+def _finding(claim: Claim, judged: Judged, added: Judged, where: str) -> Finding:
     outlook = _outlook(claim, added)
     why = ""
     if judged.word == "not tested":
         marks = [mark for comparison in judged.comparisons for mark in comparison.marks]
         why = reasons(marks) or _rows_are_missing(claim, judged.comparisons)
     elif judged.word == "not resolved":
-        why = _what_would_resolve(claim, judged, outlook)
+        why = _what_would_resolve(claim, judged, outlook, where)
     return Finding(judged.comparisons, judged.word, judged.level, why, outlook)
 
 
@@ -293,9 +296,11 @@ def reasons(marks: Iterable[Mark]) -> str:
     return "; ".join(dict.fromkeys(f"the row {mark}" for mark in marks))
 
 
-def _what_would_resolve(claim: Claim, judged: Judged, outlook: Outlook) -> str:
+def _what_would_resolve(claim: Claim, judged: Judged, outlook: Outlook, where: str) -> str:
     """The comparisons that are undecided, and how many more seeds or rounds would decide the claim, or why none
     would.
+
+    where: the scheme of positions, in words; under another one, the claim may need more.
     """
     unit, comparisons, undecided = claim.paired_by, judged.comparisons, judged.undecided
     if unpaired := [_formula(comparison) for comparison in comparisons if not comparison.values]:
@@ -314,7 +319,8 @@ def _what_would_resolve(claim: Claim, judged: Judged, outlook: Outlook) -> str:
         return f"{named}; give 4 {unit}s or more"
     if more is None:
         return f"{named}; over {MOST_SEEDS:,} {unit}s would be needed if {SAME}"
-    return f"{named}; about {more} {plural(unit, more)} more than these {fewest} would decide the claim if {SAME}"
+    decide_it = " ".join(filter(None, ["would decide the claim", where]))
+    return f"{named}; about {more} {plural(unit, more)} more than these {fewest} {decide_it} if {SAME}"
 
 
 def _undecided(comparison: Compared, unit: str) -> str:

@@ -378,6 +378,7 @@ def test_a_verdict_stands_under_every_scheme_of_positions_or_depends_on_them():
     assert word("a > b", {"one": better, "two": {"a": CLEAR, "b": SAME}}) == "depends"
     open_one = verdict("a > b", {"one": better, "two": {"a": CLEAR, "b": NOISY}})
     assert open_one.word == "not resolved" and open_one.why.startswith("two: ")
+    assert "more than these 8 would decide the claim under two positions if means" in open_one.why
 
 
 # claims with the words that are wrong if all rows are equal
