@@ -18,6 +18,7 @@ class Outcome:
     folder: RunFolder
     result: Result | None
     reason: str  # empty when done
+    refused: bool = False  # by its process, for its settings or its text
 
     @property
     def finished_result(self) -> Result | None:

@@ -120,7 +120,7 @@ class RunningCell:
         stale = code != 0 and result is not None and result.status == "done"
         stale |= code in FAILED_AT_START and result is not None and result.status != "failed"
         if code < 0 or result is None or stale:
-            return Outcome(self.folder, None, why_ended(code, output))
+            return Outcome(self.folder, None, why_ended(code, output), refused=code == ExitCode.MISTAKE)
         return Outcome(self.folder, result, "" if result.status == "done" else f"{result.status}: {result.reason}")
 
     def _outcome_of_another(self) -> Outcome | None:

@@ -13,6 +13,7 @@ from experiments.cells.outcome import Outcome, earlier_outcome
 from experiments.cells.resources import Workers, pool_for
 from experiments.cells.runner import Cell, run_drawn
 from experiments.config.composer import Composer
+from experiments.data.errors import DataError
 from experiments.display.lines import say
 from experiments.display.rows import show
 from experiments.failures.exit_code import ExitCode
@@ -28,6 +29,7 @@ from experiments.search.space import Space
 from experiments.search.study import EndedTrial, MedianPruner, Study, Trial, read_ended
 from experiments.settings.run import Settings
 from experiments.settings.search import Search
+from experiments.tasks.choose import task_of
 
 SHOWN = 10  # trials
 ANEW = "search in another folder, with runs=FOLDER"
@@ -59,7 +61,7 @@ def run_search(planned: OptunaSearch, workers: Workers, per_device: int, console
     study, composer = Study(folder, search, space), Composer(planned.command.primary)
     for line in changed_trials(study.ended(), planned, composer):
         say(console, line)
-    left = max(0, study.wanted - sum(trial.state != "failed" for trial in study.ended()))
+    left = max(0, study.wanted - sum(trial.state != "cut off" for trial in study.ended()))
     cells = planned.cells * left  # the expected number, with these sizes
     pool = pool_for(cells or planned.cells, workers, per_device)
     if left:
@@ -71,7 +73,8 @@ def run_search(planned: OptunaSearch, workers: Workers, per_device: int, console
         finally:
             study.release()
     _print_study(study, search, console)
-    print_failed(trials.outcomes, console, "the same command draws new ones for them")
+    replaced = f"draws new ones for the {trials.cut_off} that were cut off" if trials.cut_off else "leaves them out"
+    print_failed(trials.outcomes, console, f"the same command {replaced}")
     return ExitCode.SWEEP_FAILED if any(outcome.failed for outcome in trials.outcomes) else ExitCode.DONE
 
 
@@ -83,9 +86,10 @@ class _Trials:
 
     def __init__(self, study: Study, planned: OptunaSearch, composer: Composer, progress: SweepProgress) -> None:
         self.outcomes: list[Outcome] = []
+        self.cut_off = 0  # of the outcomes
         self._study, self._search, self._space = study, planned.search, planned.space
         self._folder, self._composer, self._progress = planned.folder.absolute(), composer, progress
-        self._trials: dict[Path, Trial] = {}  # by run folder
+        self._trials: dict[Path, tuple[Trial, Settings]] = {}  # by run folder
 
     def cells(self) -> Iterator[Cell | None]:
         """Yield the runs to be trained, and None while there is none yet."""
@@ -105,7 +109,7 @@ class _Trials:
             # another point may be the same run, and a process of a killed search may still be saving
             while folder.path in self._trials or folder.holder() is not None:
                 yield None
-            self._trials[folder.path] = trial
+            self._trials[folder.path] = trial, settings
             if outcome := earlier_outcome(settings):
                 self.end(outcome)
                 continue
@@ -113,13 +117,15 @@ class _Trials:
 
     def end(self, outcome: Outcome) -> None:
         """Add the outcome of a trial to the study."""
-        trial = self._trials.pop(outcome.folder.path)
+        trial, settings = self._trials.pop(outcome.folder.path)
         values: list[float] | None = None
+        cut_off = outcome.failed and _is_cut_off(outcome, settings)
         if result := outcome.finished_result:
             values, missing = _values(result, self._search)
             if missing:
                 values, outcome = None, Outcome(outcome.folder, None, f"its result has no {', '.join(missing)}")
-        self._study.tell(trial, outcome.folder.name, values, pruned=outcome.pruned)
+        self._study.tell(trial, outcome.folder.name, values, pruned=outcome.pruned, cut_off=cut_off)
+        self.cut_off += cut_off
         self._add(outcome)
 
     def _add(self, outcome: Outcome) -> None:
@@ -147,7 +153,7 @@ def changed_trials(ended: Iterable[EndedTrial], planned: OptunaSearch, composer:
     search, space, folder = planned.search, planned.space, planned.folder
     alone = []
     for trial in ended:
-        if trial.state == "failed":
+        if trial.state in ("failed", "cut off"):
             continue
         point = {each.key: each.written(trial.point[each.key]) for each in space.parameters}
         settings = settings_of(point, space, composer)
@@ -165,6 +171,18 @@ def changed_trials(ended: Iterable[EndedTrial], planned: OptunaSearch, composer:
     if alone:
         numbers = ", ".join(map(str, alone[:SHOWN])) + (", ..." if len(alone) > SHOWN else "")
         yield f"{folder} has values of trials whose runs were removed or made again: {numbers}"
+
+
+def _is_cut_off(outcome: Outcome, settings: Settings) -> bool:
+    """Whether a run that failed may succeed another time: it neither diverged, nor was refused although its text is
+    there.
+    """
+    if outcome.result is not None and outcome.result.status == "nan":
+        return False
+    try:
+        return not (outcome.refused and task_of(settings).is_ready())
+    except DataError:
+        return True
 
 
 def _values(result: Result, search: Search) -> tuple[list[float], list[str]]:
@@ -201,5 +219,7 @@ def _print_study(study: Study, search: Search, console: Console) -> None:
 def _counts(ended: list[EndedTrial]) -> str:
     """The number of trials by outcome."""
     states = [trial.state for trial in ended]
-    counts = [f"{count} {state}" for state in ("done", "pruned", "failed") if (count := states.count(state))]
-    return f"{len(ended)} trials have ended" + (f": {', '.join(counts)}" if counts else "")
+    shown = ("done", "pruned", "failed", "cut off")
+    counts = [f"{count} {state}" for state in shown if (count := states.count(state))]
+    left_out = "; the failed ones are not tried again" if "failed" in states else ""
+    return f"{len(ended)} trials have ended" + (f": {', '.join(counts)}{left_out}" if counts else "")

@@ -2,8 +2,8 @@
 
 The values that a trial draws are a function of the seed, the trial's number, and the trials that ended before it. A
 trial belongs to the process that holds its lock. A trial that nobody holds was interrupted, and goes to the next
-process that asks. No point is tried twice: a trial that draws an earlier point is closed, and the next one is drawn at
-random.
+process that asks. No point is tried twice, unless its trial was cut off: a trial that draws an earlier point is closed,
+and the next one is drawn at random.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 NAME = "search"  # of the study in its journal
 RUN = "run"  # attribute of a trial: the name of its run folder
+CUT_OFF = "cut_off"  # attribute of a failed trial: whether its settings may succeed another time
 OTHER_LINES = (LookupError, TypeError, AttributeError)  # what Optuna raises for lines that are no journal's
 
 
@@ -48,7 +49,7 @@ class EndedTrial:
     number: int
     point: dict[str, Any]  # the value of each key
     values: tuple[float, ...]  # of the objectives; empty where it is not done
-    state: str  # done | pruned | failed
+    state: str  # done | pruned | failed | cut off
     run: str  # name of its folder; empty where it has none
 
 
@@ -71,7 +72,7 @@ class Study:
         self._folder, self._search, self._space = folder, search, space
         self._claimed: dict[int, Lock] = {}
         self.wanted = min(search.trials, space.points or search.trials)  # trials, of all processes
-        self._failed = 0  # trials of this process that the same command replaces later
+        self._cut_off = 0  # trials of this process that the same command replaces later
         self._journal = _Journal(folder, list(search.objectives.values()))
         self._study = self._journal.study
         with disk_errors_as_failures(folder), _quiet():
@@ -95,17 +96,21 @@ class Study:
                     return trial
         return None
 
-    def tell(self, trial: Trial, run: str, values: list[float] | None, *, pruned: bool = False) -> None:
-        """End a trial with the values of the objectives, as pruned, or, without both, as failed. run: its folder's
-        name.
+    def tell(
+        self, trial: Trial, run: str, values: list[float] | None, *, pruned: bool = False, cut_off: bool = False
+    ) -> None:
+        """End a trial with the values of the objectives, as pruned, or, without both, as failed.
+
+        run: its folder's name. cut_off: whether a failed trial may succeed another time, such as one that was killed.
         """
         from optuna.trial import TrialState
 
         state = TrialState.PRUNED if pruned else TrialState.FAIL if values is None else TrialState.COMPLETE
         with disk_errors_as_failures(self._folder):
-            self._journal.trial(trial.number).set_user_attr(RUN, run)
+            for name, value in ((RUN, run), (CUT_OFF, cut_off)):
+                self._journal.trial(trial.number).set_user_attr(name, value)
             self._study.tell(trial.number, values if state is TrialState.COMPLETE else None, state)
-        self._failed += state is TrialState.FAIL
+        self._cut_off += cut_off
         self._claimed.pop(trial.number).release()
 
     def release(self) -> None:
@@ -129,11 +134,7 @@ class Study:
 
     def _left(self) -> int:
         """The number of trials that are still to be drawn."""
-        from optuna.trial import TrialState
-
-        trials = self._study.get_trials(deepcopy=False)
-        drawn = sum(trial.state is not TrialState.FAIL for trial in trials)
-        return self.wanted - self._failed - drawn
+        return self.wanted - self._cut_off - sum(map(_is_tried, self._study.get_trials(deepcopy=False)))
 
     def _take(self, number: int) -> Trial | None:
         """The trial, if no other process has it and no other trial has its point."""
@@ -153,12 +154,7 @@ class Study:
                 point[each.key] = _draw(trial, each)
         for other in self._study.get_trials(deepcopy=False):
             earlier = other.number < number or other.state is not TrialState.RUNNING
-            if (
-                earlier
-                and other.number != number
-                and other.state is not TrialState.FAIL
-                and other.params == trial.params
-            ):
+            if earlier and other.number != number and _is_tried(other) and other.params == trial.params:
                 self._study.tell(number, state=TrialState.FAIL)
                 return None
         lock.acquire()
@@ -220,12 +216,19 @@ def ended_trials(study: optuna.Study) -> list[EndedTrial]:
             trial.number,
             dict(trial.params),
             tuple(trial.values) if trial.state is TrialState.COMPLETE else (),
-            states[trial.state],
+            states[trial.state] if _is_tried(trial) else "cut off",
             trial.user_attrs[RUN],
         )
         for trial in study.get_trials(deepcopy=False, states=tuple(states))
         if RUN in trial.user_attrs
     ]
+
+
+def _is_tried(trial: optuna.trial.FrozenTrial) -> bool:
+    """Whether a trial counts, and its point is not drawn again: it was neither cut off nor closed as a repetition."""
+    from optuna.trial import TrialState
+
+    return trial.state is not TrialState.FAIL or (RUN in trial.user_attrs and not trial.user_attrs.get(CUT_OFF))
 
 
 def _findings(study: optuna.Study) -> Findings:

@@ -109,10 +109,35 @@ def test_several_objectives_give_a_front_and_a_dry_run_says_what_there_is_to_try
 
 def test_a_trial_that_can_not_be_trained_fails_alone(attn, tiny, tmp_path):
     fixed = words_of(tiny, "batch_size")
-    done = attn(*SEARCH, "batch_size=4,10000", "hydra.sweeper.trials=2", *fixed)
+    words = [*SEARCH, "batch_size=4,10000", "hydra.sweeper.trials=2", *fixed]
+    done = attn(*words)
     assert done.returncode == 3, done.output
-    assert "1 of 2 cells failed; the same command draws new ones" in done.stdout
-    assert "1 done, 1 failed" in done.stdout
+    assert "1 of 2 cells failed; the same command leaves them out" in done.stdout
+    assert "1 done, 1 failed; the failed ones are not tried again" in done.stdout
+    again = attn(*words)
+    assert again.returncode == 0 and "2 trials have ended: 1 done, 1 failed" in again.stdout, again.output
+
+
+def test_a_run_that_diverged_is_not_trained_again(attn, tiny, tmp_path):
+    adamw = ["optimizer=adamw", "schedule.warmup_steps=0", "trainer.guard=stop"]
+    words = [*SEARCH, "learning_rate=1e-3,1e6", *adamw, *words_of(tiny, "optimizer", "schedule", "trainer.guard")]
+    assert attn(*words).returncode == 3
+    stamps = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/result.json")}
+    assert {each["status"] for each in results(tmp_path / "runs")} == {"done", "nan"}
+    again = attn(*words)
+    assert again.returncode == 0 and "1 done, 1 failed; the failed ones are not tried again" in again.stdout
+    assert stamps == {path: path.stat().st_mtime_ns for path in stamps}
+
+
+def test_a_trial_whose_text_is_missing_is_made_up_for_when_it_is_there(attn, tiny, tmp_path):
+    text = tmp_path / "later.txt"
+    words = [*SEARCH, "heads=1,2", f"data.train={text}", *words_of(tiny, "data.train")]
+    text.write_text("too short")
+    cut = attn(*words)
+    assert cut.returncode == 3 and "2 trials have ended: 2 cut off" in cut.stdout, cut.output
+    assert "the same command draws new ones for the 2 that were cut off" in cut.stdout
+    text.write_bytes(Path(next(word for word in tiny if word.startswith("data.train="))[11:]).read_bytes())
+    assert "4 trials have ended: 2 done, 2 cut off" in attn(*words).stdout
 
 
 def test_an_objective_that_was_not_measured_is_said(attn, tiny):

@@ -108,14 +108,23 @@ def test_every_point_of_a_finite_space_is_tried_once(tmp_path):
     assert len(points) == len(set(points)) == 6
 
 
-def test_a_failed_trial_is_made_up_for_by_the_next_command(tmp_path):
+def test_the_next_command_makes_up_for_trials_that_were_cut_off_and_for_no_others(tmp_path):
     study = opened(tmp_path, trials=3)
-    for _ in range(3):
-        study.tell(study.claim(), "run", None)
+    for cut_off in (True, False, True):
+        study.tell(study.claim(), "run", None, cut_off=cut_off)
     assert study.claim() is None
     again = finish(opened(tmp_path, trials=3))
-    assert len(again) == 3
-    assert [each.state for each in read_ended(tmp_path)] == ["failed"] * 3 + ["done"] * 3
+    assert len(again) == 2
+    assert [each.state for each in read_ended(tmp_path)] == ["cut off", "failed", "cut off", "done", "done"]
+
+
+def test_a_point_that_failed_is_not_drawn_again_but_one_that_was_cut_off_is(tmp_path):
+    study, points = opened(tmp_path, FINITE, trials=50), []
+    while trial := study.claim():
+        points.append(tuple(trial.point.items()))
+        study.tell(trial, "run", None, cut_off=len(points) == 6)
+    assert len(points) == len(set(points)) == 6
+    assert [tuple(point.items()) for point in finish(opened(tmp_path, FINITE, trials=50))] == points[-1:]
 
 
 def test_a_line_that_was_cut_short_spoils_no_study(tmp_path):
