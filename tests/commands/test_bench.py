@@ -36,6 +36,7 @@ from experiments.processes.environment_variables import ADDED, TUNED, set_perfor
 LAYER = ["hidden_size=16", "heads=2", "length=9", "batch_size=2"]
 TINY = ["hidden_size=16", "heads=2", "layers=1", "length=9", "batch_size=2", "tokenizer.vocabulary_size=300"]
 CPU = ["trainer.device=cpu", "precision=fp32"]
+VARIANTS = sorted(path.stem for path in (Path(__file__).parents[2] / "conf" / "variant").glob("*.yaml"))
 
 
 def contender(*words: str, scope: str = "attention", peer: str = "") -> Contender:
@@ -168,9 +169,9 @@ def test_a_kernel_that_is_wrong_in_its_gradient_or_in_low_precision_only_is_foun
     assert "output has a relative error of 1.0e-02 in fp32" in check(contender("backend=blocked")).error
 
 
-@pytest.mark.parametrize("variant", ["multi_head", "talking_heads", "dynamic_talking_heads", "additive"])
+@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_the_kernels_that_auto_chooses_are_right(variant, precision):
+def test_the_arithmetic_that_auto_chooses_is_right_for_every_variant(variant, precision):
     assert check(contender(f"variant={variant}", f"precision={precision}", "length=65")).error == ""
 
 
