@@ -70,12 +70,13 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
 
 def _check(run: TrainedRun, options: HeadsOptions) -> None:
     """Raises Mistake if the run cannot be shown with these options, before anything is written."""
-    from experiments.heads.hooks import check_prunable, check_unshared_heads, value_heads
+    from experiments.heads.hooks import check_prunable, check_removable, check_unshared_heads, value_heads
     from experiments.heads.sections.maps import shown_inputs
 
-    for name, value in (("--export", options.export), ("--gates", options.gates)):
-        if value is not None:
-            check_unshared_heads(run.model, name)
+    if options.export is not None:
+        check_removable(run.model, "--export")
+    if options.gates is not None:
+        check_unshared_heads(run.model, "--gates")
     if options.equal is not None:
         check_prunable(run.model, "--equal")
     total, heads_left = sum(value_heads(run.model)), options.export

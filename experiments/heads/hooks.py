@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -104,13 +105,27 @@ def value_heads(model: Transformer) -> list[int]:
 def check_prunable(model: Transformer, option: str) -> None:
     """Raises Mistake if the variant has no heads that can be removed or copied."""
     if decoder_layers(model):
-        raise Mistake(f"{option}: removes heads only from an encoder or a decoder, not from an encoder-decoder")
+        raise Mistake(f"{option}: needs an encoder or a decoder, not an encoder-decoder")
     if not all(attention.prunable for attention in model.attentions):
-        raise Mistake(f"{option}: heads of this variant cannot be removed")
+        raise Mistake(f"{option}: heads of this variant can be neither removed nor copied")
+
+
+def check_removable(model: Transformer, option: str) -> None:
+    """Raises Mistake if no head can be removed from the weights of a single layer: also if a softmax head would be
+    removed with it that the model's positions have a bias for.
+    """
+    check_unshared_heads(model, option)
+    smaller = copy.deepcopy(model.layers[0].attention)
+    smaller.keep_heads(range(1, smaller.value_heads))
+    if model.relative is not None and smaller.softmax_heads < model.layers[0].attention.softmax_heads:
+        raise Mistake(
+            f"{option}: the positions of this model (model.position) have a bias for every head of the softmax, so no "
+            "head can be removed"
+        )
 
 
 def check_unshared_heads(model: Transformer, option: str) -> None:
-    """Raises Mistake if no head can be removed from a single layer, because of the variant or of shared layers."""
+    """Raises Mistake if no head belongs to a single layer, because of the variant or of shared layers."""
     check_prunable(model, option)
     if len({layer.attention for layer in model.layers}) < len(model.layers):
         raise Mistake(

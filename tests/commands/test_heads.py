@@ -167,6 +167,14 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_read(open
         command.show_heads(["run"], open_folder, HeadsOptions())
 
 
+def test_an_export_that_the_positions_do_not_allow_is_refused_before_anything_is_computed(attn, tiny, tmp_path):
+    words = [word for word in tiny if not word.startswith("model.position")]
+    assert attn("train", "heads=3", "model.position=alibi", *words).returncode == 0
+    said = refused(tmp_path / "runs", ["multi_head"], export=2)
+    assert said.startswith("--export: the positions of this model (model.position) have a bias for every head")
+    assert not list(tmp_path.glob("runs/*/heads"))
+
+
 def test_wrong_options_name_themselves_and_what_is_allowed(attn, tiny, tmp_path, monkeypatch):
     assert attn("train", "heads=3", *tiny).returncode == 0
     cases: list[tuple[str, object, str]] = [

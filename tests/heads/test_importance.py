@@ -148,7 +148,7 @@ def test_the_model_without_heads_has_the_logits_of_the_masked_one(bert_of, batch
     model, smaller = bert_of(variant), bert_of(variant)
     removed = [(0, 1), (1, 0), (1, 1), (1, 2)]
     if not model.layers[0].attention.prunable:
-        with pytest.raises(Mistake, match="heads of this variant cannot be removed"):
+        with pytest.raises(Mistake, match="heads of this variant can be neither removed nor copied"):
             remove_heads(smaller, removed)
         return
     kept = remove_heads(smaller, removed)
@@ -160,8 +160,9 @@ def test_the_model_without_heads_has_the_logits_of_the_masked_one(bert_of, batch
 
 
 def test_heads_whose_position_bias_is_shared_cannot_be_taken_out(bert_of):
-    with pytest.raises(Mistake, match=r"model\.position: this kind has a bias for every head"):
-        remove_heads(bert_of("multi_head", position="relative"), [(0, 1)])
+    for position in ("relative", "alibi"):
+        with pytest.raises(Mistake, match=r"\(model\.position\) have a bias for every head of the softmax"):
+            remove_heads(bert_of("multi_head", position=position), [(0, 1)])
     assert remove_heads(bert_of("talking_heads", position="relative"), [(0, 1)]) == [[0, 2], [0, 1, 2]]
 
 

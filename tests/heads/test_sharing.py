@@ -50,7 +50,7 @@ def test_a_variant_whose_heads_stay_is_refused(pair, monkeypatch):
     check_prunable(pair[0], "--equal")
     monkeypatch.setattr(type(pair[0].layers[0].attention), "prunable", False)
     for check in (check_prunable, check_unshared_heads):
-        with pytest.raises(Mistake, match="--equal: heads of this variant cannot be removed"):
+        with pytest.raises(Mistake, match="--equal: heads of this variant can be neither removed nor copied"):
             check(pair[0], "--equal")
 
 

@@ -17,10 +17,9 @@ from torch import Tensor
 
 from experiments.config.check import from_tree
 from experiments.data.tokenizer import Tokenizer, load
-from experiments.failures.failure import Mistake
 from experiments.files.disk import read_bytes
 from experiments.files.durable import read_sealed, replacing, swept, write, write_sealed
-from experiments.heads.hooks import check_unshared_heads, gated, value_heads
+from experiments.heads.hooks import check_removable, gated, value_heads
 from experiments.heads.trained_run import TrainedRun
 from experiments.model.transformer import Transformer
 from experiments.objectives.loss import loss
@@ -81,16 +80,13 @@ def remove_heads(model: Transformer, removed: Iterable[Head]) -> list[list[int]]
 
     Raises Mistake.
     """
-    check_unshared_heads(model, "removing heads")
+    check_removable(model, "removing heads")
     removed_heads = set(removed)
     kept_heads = [
         [h for h in range(heads) if (layer, h) not in removed_heads] for layer, heads in enumerate(value_heads(model))
     ]
-    softmax_heads = [layer.attention.softmax_heads for layer in model.layers]
     for layer, heads in zip(model.layers, kept_heads, strict=True):
         layer.attention.keep_heads(heads)
-    if model.relative is not None and softmax_heads != [layer.attention.softmax_heads for layer in model.layers]:
-        raise Mistake("model.position: this kind has a bias for every head, so no head can be removed")
     return kept_heads
 
 
