@@ -31,13 +31,11 @@ def answers(
     Every configuration is trained with the seeds 0 to `seeds` - 1; finished runs in the run folders are reused. The
     standard deviation of the paired differences of validation loss determines how many seeds an anytime-valid interval
     needs to exclude 0 at a mean of `difference` [nats]. This number times the processor time of a pair of cells is the
-    cost of the answer. Raises Interrupted, and Mistake for cells that differ in their seed.
+    cost of the answer. Raises Interrupted, and Mistake for a single configuration.
     """
     if len(cells) < 2:
         raise Mistake("--scope answer compares configurations", "list two or more: variant=multi_head,talking_heads")
     by_seed = [cell.model_copy(update={"seed": seed}) for seed in range(seeds) for cell in cells]
-    if len({repr(cell.model_dump()) for cell in by_seed}) < len(by_seed):
-        raise Mistake("seed: --scope answer chooses the seeds itself", "leave out seed=, and give --seeds N")
     outcomes = train_cells(by_seed, console, workers)
     # by configuration, in the order of the seeds
     trained = [outcomes[index :: len(cells)] for index in range(len(cells))]

@@ -14,10 +14,18 @@ from experiments.bench.peers import PEERS
 from experiments.bench.rounds import Timing, timed
 from experiments.display.rows import Row
 from experiments.failures.failure import Mistake
+from experiments.failures.wording import joined
 from experiments.measure.memory import give_back_freed_memory
 from experiments.measure.roofline import Rates, measure_rates
 from experiments.measure.throughput import spread
-from experiments.results.columns import settings_beside, settings_of
+from experiments.results.columns import (
+    is_varied,
+    settings_among,
+    settings_beside,
+    settings_of,
+    table_of,
+    untrained,
+)
 from experiments.settings.run import Settings
 
 # what contenders must share to be timed side by side
@@ -44,6 +52,21 @@ def groups(cells: list[Settings]) -> Iterator[list[Settings]]:
 def other_settings(cells: list[Settings]) -> list[str]:
     """The columns of the settings that tell apart cells with the same variant, kernel and sizes."""
     return settings_beside(SHOWN, cells)
+
+
+def check_peers(cells: list[Settings]) -> None:
+    """Raises Mistake if cells of the same sizes differ in more than their variant and kernel.
+
+    A peer is built once for all of them.
+    """
+    results = [untrained(cell) for cell in cells]
+    rows = table_of(results)
+    settings = (key for key in settings_among(rows[0], results) if key.partition(".")[0] != "variant")
+    if differing := [key for key in settings if is_varied([row[key] for row in rows])]:
+        raise Mistake(
+            f"--peers: contenders of the same sizes differ in {joined(differing)}; a peer has one value of each",
+            "with --peers, only the variant, the backend and the sizes may have several values",
+        )
 
 
 def compare(

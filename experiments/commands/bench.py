@@ -53,12 +53,15 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
         raise Mistake(f"{planned.chosen}: a bench times every combination on this machine", "leave them out")
     cells = planned.cells
     if options.scope == "answer":
-        return _answer(cells, options, format)
+        return _answer(overrides, cells, options, format)
     _check_read(overrides, cells, options.scope)
     if options.peers and any(cell.objective.kind != "masked" for cell in cells):
         raise Mistake("--peers: the peers are encoders that predict masked tokens", "keep objective=masked")
-    from experiments.bench.side_by_side import compare, groups, other_settings
+    from experiments.bench.side_by_side import check_peers, compare, groups, other_settings
 
+    if options.peers:
+        for alike in groups(cells):
+            check_peers(alike)
     others = other_settings(cells)
     rows: list[Row] = []
     code = ExitCode.DONE
@@ -88,10 +91,13 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
     return code
 
 
-def _answer(cells: list[Settings], options: BenchOptions, format: str) -> ExitCode:
+def _answer(overrides: list[str], cells: list[Settings], options: BenchOptions, format: str) -> ExitCode:
     """Print the cost of resolving a difference between the first configuration and each of the others."""
     from experiments.bench.answer import answers
 
+    for text in overrides:
+        if text.partition("=")[0] == "seed":
+            raise Mistake(f"{text}: --scope answer chooses the seeds itself", "--seeds N trains with seeds 0 to N-1")
     check_data(cells)
     rows, failed = answers(cells, options.seeds, options.difference, Console(stderr=True), options.workers)
     for contender in failed:

@@ -57,7 +57,8 @@ def test_a_row_shows_every_setting_that_is_varied(attn, tiny):
     ("words", "said"),
     [
         (["variant=multi_head"], "--scope answer compares configurations"),
-        (["variant=multi_head,talking_heads", "seed=0,1"], "--scope answer chooses the seeds itself"),
+        (["variant=multi_head,talking_heads", "seed=0,1"], "seed=0,1: --scope answer chooses the seeds itself"),
+        (["variant=multi_head,talking_heads", "seed=1"], "seed=1: --scope answer chooses the seeds itself"),
         (["--seeds", "1"], "--seeds 1: must be at least 2"),
         (["--difference", "nan"], "--difference nan: must be a number of nats above 0"),
         (["--workers", "none"], "--workers none"),

@@ -324,6 +324,10 @@ def test_a_row_shows_its_threads_and_has_the_floor_of_as_many(monkeypatch):
         (["optimizer.weight_decay=0"], "--scope attention does not use optimizer.weight_decay"),
         (["max_steps=3"], "max_steps=3: a bench does not use max_steps"),
         (["seed=range(0,65)", *LAYER], "65 contenders have the same sizes; at most 64"),
+        (
+            [*TINY[:4], "norm=pre,post", "optimizer=adamw,muon", "--scope", "step", "--peers"],
+            "--peers: contenders of the same sizes differ in norm, learning_rate and optimizer.kind;",
+        ),
         (["backend=blocked,cuda", *CPU], "backend=cuda: it runs on a CUDA GPU, not on cpu"),
     ],
 )
