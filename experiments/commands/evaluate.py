@@ -50,7 +50,7 @@ def evaluate_runs(
     if there is only one run and it cannot be scored.
     """
     split, overrides = _take_split(settings_in(selection, runs))
-    folders = [*map(RunFolder, dict.fromkeys(named_folders(selection, runs)))]
+    folders = [*map(RunFolder, named_folders(selection, runs))]
     if not folders:
         raise Mistake("which run?", "attn evaluate RUN; `attn compare` lists the finished ones")
     checked = [(folder, _checked(folder, overrides, split, generate)) for folder in folders]

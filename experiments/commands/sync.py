@@ -9,7 +9,7 @@ from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.record.folder import CONFIG, RESULT, RunFolder
 from experiments.record.mirrors.wandb_sync import sync
-from experiments.results.find import NO_RUNS, find_runs, folders_in, where
+from experiments.results.find import NO_RUNS, find_each, folders_in, where
 
 
 def sync_runs(names: list[str], runs: Path, project: str | None) -> ExitCode:
@@ -19,7 +19,7 @@ def sync_runs(names: list[str], runs: Path, project: str | None) -> ExitCode:
     else's.
     """
     destination = project_and_entity(project)
-    folders = [path for name in names for path in find_runs(name, runs)]
+    folders = find_each(names, runs)
     # a run that lost one of these files is named
     folders = folders or [
         path for path in folders_in(runs) if any((path / name).is_file() for name in (CONFIG, RESULT))

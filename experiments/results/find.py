@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -37,6 +38,18 @@ def find_runs(name: str, runs: Path) -> list[Path]:
         meant = did_you_mean(path.name, _with_starts(known))
         raise Mistake(f"there is no run {name!r} {where(folder)}{meant}", hint)
     return folders
+
+
+def find_each(names: Iterable[str], runs: Path) -> list[Path]:
+    """The run folders of several names, in order, each once, even if it is named by its path and by its name.
+
+    Raises Mistake for a name without a run.
+    """
+    folders: dict[Path, Path] = {}
+    for name in names:
+        for folder in find_runs(name, runs):
+            folders.setdefault(folder.resolve(), folder)
+    return [*folders.values()]
 
 
 def is_name(word: str, runs: Path) -> bool:

@@ -10,12 +10,12 @@ from experiments.failures.wording import did_you_mean
 from experiments.record.dotted import Values, value_at
 from experiments.record.result import Fields
 from experiments.results.columns import COLUMNS, NAMED, place_of
-from experiments.results.find import find_runs, is_name
+from experiments.results.find import find_each, is_name
 
 
 def named_folders(selection: list[str], runs: Path) -> list[Path]:
-    """The run folders that items of `selection` name. Raises Mistake for a name without a run."""
-    return [path for name in selection if is_name(name, runs) for path in find_runs(name, runs)]
+    """The run folders that items of `selection` name, each once. Raises Mistake for a name without a run."""
+    return find_each((name for name in selection if is_name(name, runs)), runs)
 
 
 def settings_in(selection: list[str], runs: Path) -> list[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiments.failures.failure import Mistake
-from experiments.results.find import find_run, find_runs, folders_in, is_name
+from experiments.results.find import find_each, find_run, find_runs, folders_in, is_name
 
 
 @pytest.fixture
@@ -26,6 +26,13 @@ def test_a_run_is_named_by_its_name_or_the_start_of_it(runs):
     (runs / "a" / "config.yaml").unlink()
     with pytest.raises(Mistake, match="'a' is the start of 2 runs"):
         find_run("a", runs)
+
+
+def test_a_run_that_is_named_twice_is_one(runs, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    (runs.parent / "link").symlink_to(runs / "b")
+    again = ["b", "a", "b", str(runs / "a"), f"{runs.name}/b", "link", "[ab]"]
+    assert find_each(again, runs) == [runs / "b", runs / "a"]
 
 
 def test_a_word_with_an_equals_sign_is_a_run_only_where_there_is_one(runs, monkeypatch):
