@@ -11,7 +11,7 @@ from typing import TextIO
 
 from experiments.display.numbers import duration, flops, megabytes, number, significant, words
 from experiments.record.folder import RunFolder
-from experiments.record.result import Result
+from experiments.record.result import AFTER_DIVERGENCE, Result
 
 
 def print_summary(result: Result, folder: RunFolder, stream: TextIO | None = None) -> None:
@@ -53,6 +53,7 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
     ]
     return [
         ("reason", result.reason or ""),
+        ("what to do", AFTER_DIVERGENCE if result.status == "nan" else ""),
         *((words(name), f"{value:.4g}") for name, value in (result.scores or {}).items()),
         ("validation loss", number(result.validation_loss, ".4f", unit)),
         ("unigram loss", number(result.unigram_loss, ".4f", beside)),

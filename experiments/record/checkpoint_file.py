@@ -36,7 +36,7 @@ from experiments.record.checkpoint_paths import (
 from experiments.record.code.changed import changed_code
 from experiments.record.errors import RunFolderError, disk_errors_as_failures, or_other_runs
 from experiments.record.folder import CONFIG, TOKENIZER, RunFolder, configuration_digest
-from experiments.record.result import Result
+from experiments.record.result import AFTER_DIVERGENCE, DIVERGED, Result
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.position import POSITION_TABLE
 
@@ -119,13 +119,7 @@ def load_weights(
     """
     checkpoint = load(run.checkpoint, which, say)
     if checkpoint is None:
-        other: WhichCheckpoint = "newest" if which == "best" else "best"
-        if load(run.checkpoint, other, say) is None:
-            anew = f"remove {run.path}, and repeat the command that made the run"
-            raise Mistake(f"{run.checkpoint}: there is no good checkpoint to load", anew)
-        raise Mistake(
-            f"{run.checkpoint}: there is no good {which} checkpoint to load", f"--checkpoint {other} loads the other"
-        )
+        raise _nothing_to_load(run, which, say)
     check_origin(checkpoint, run, tokenizer)
     # a result that cannot be read says nothing about good weights
     with suppress(RunFolderError):
@@ -142,6 +136,19 @@ def load_weights(
             stored[name] = stored[name][: len(live[name])]
     restore(live, stored)
     return checkpoint.step, checkpoint.header
+
+
+def _nothing_to_load(run: RunFolder, which: WhichCheckpoint, say: Callable[[str], None]) -> Mistake:
+    """The mistake of asking for a checkpoint that a run does not have."""
+    other: WhichCheckpoint = "newest" if which == "best" else "best"
+    if load(run.checkpoint, other, say) is None:
+        anew = f"remove {run.path}, and repeat the command that made the run"
+        return Mistake(f"{run.checkpoint}: there is no good checkpoint to load", anew)
+    lacking, instead = f"there is no good {which} checkpoint to load", f"--checkpoint {other} loads the other"
+    with suppress(RunFolderError):
+        if (result := run.result()) is not None and result.status == "nan":
+            lacking, instead = f"the run {DIVERGED}, and {lacking}", f"{AFTER_DIVERGENCE}; {instead}"
+    return Mistake(f"{run.checkpoint}: {lacking}", instead)
 
 
 def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
@@ -161,7 +168,11 @@ def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, st
 
 
 def remark(path: Path, header: dict[str, Any], which: WhichCheckpoint, result: Result | None) -> str:
-    """A line about a checkpoint that is not the one of a finished run's result; empty if it is, or if there is none."""
+    """A line about a checkpoint of a run that diverged, or that is not the one of a finished run's result; empty for
+    any other.
+    """
+    if result is not None and result.status == "nan":
+        return f"{path}: is of a run that {DIVERGED}: {result.reason}"
     if result is None or result.status != "done":
         return ""
     if which == "newest":

@@ -14,6 +14,9 @@ from experiments.files.durable import number
 # pruned: ended by a search because other trials are better; imported: weights from another program
 Status = Literal["done", "failed", "nan", "oom", "interrupted", "pruned", "imported"]
 Number = Annotated[float, BeforeValidator(number)]
+# what is said of a run with the status nan, and to do about it
+DIVERGED = "diverged (status nan)"
+AFTER_DIVERGENCE = "try a third of its learning_rate, or a longer warm-up (schedule.warmup_steps)"
 # a result as readers of many of them take it: every field by its name, and what they add, such as the run's name
 Fields = dict[str, Any]
 

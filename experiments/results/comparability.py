@@ -9,7 +9,7 @@ from experiments.record.code.digests import DECIDING, code_digest
 from experiments.record.code.plugin_files import lacking_plugin
 from experiments.record.dotted import Values
 from experiments.record.folder import RunFolder, configuration_digest
-from experiments.record.result import Fields
+from experiments.record.result import AFTER_DIVERGENCE, DIVERGED, Fields
 from experiments.results.columns import is_varied
 
 # losses can be compared only if they share these; the digests of corpus and tokenizer are known at a run's end
@@ -55,6 +55,8 @@ def differing_conditions(results: list[Fields]) -> list[str]:
 def remarks(results: Sequence[Fields]) -> Iterator[str]:
     """What readers of these results should know before they compare them, in lines."""
     yield from unlike(results)
+    if diverged := [result for result in results if result["status"] == "nan"]:
+        yield f"{DIVERGED}: {_first(diverged)} of {len(results)} runs; {AFTER_DIVERGENCE}"
     if line := _other_code(results):
         yield line
 
@@ -99,10 +101,15 @@ def _other_code(results: Sequence[Fields]) -> str:
     others = [(of, present[key]) for key, of in zip(keys, recorded, strict=True) if present[key] != of["code_digest"]]
     if not others:
         return ""
-    named = str(others[0][0]["run"]) + (f" and {len(others) - 1} more" if len(others) > 1 else "")
     lacking = (lacking_plugin(RunFolder(of["folder"])) for of, code in others if code is None)
     remedy = next(filter(None, lacking), "to train them again, give their commands with runs=FOLDER")
+    named = _first([of for of, _ in others])
     return f"computed with other code than the present one: {named} of {len(results)} runs; {remedy}"
+
+
+def _first(results: Sequence[Fields]) -> str:
+    """`NAME`, or `NAME and 2 more`."""
+    return str(results[0]["run"]) + (f" and {len(results) - 1} more" if len(results) > 1 else "")
 
 
 def _apart(facts: Iterable[tuple[str, str, Fields]]) -> tuple[Fields, Fields] | None:

@@ -64,7 +64,7 @@ def test_conditions_that_differ_are_shown_and_said_although_the_runs_are_apart_w
     assert [(row["run"], row["max_steps"]) for row in json.loads(captured.out)] == [("b", 4000), ("a", 800)]
     assert captured.err == "losses can be compared only between runs with the same max_steps, data\n"
     # what has no loss is compared with none
-    without_loss = small_result("c", None, max_steps=800, data={"train": "third.txt"})
+    without_loss = small_result("c", None, max_steps=800, data={"train": "third.txt"}) | {"status": "oom"}
     (tmp_path / without_loss["run"]).mkdir()
     leave_result(tmp_path / without_loss.pop("run"), **without_loss)
     compare_runs(["max_steps=800"], tmp_path, "loss", "json")
@@ -133,8 +133,9 @@ def test_a_damaged_result_is_marked_and_said_and_has_no_number(runs, capsys, con
     captured = capsys.readouterr()
     row = {row["run"]: row for row in json.loads(captured.out)}["a"]
     assert (row["status"], row["heads"], row["loss"], row["perplexity"]) == ("changed", 6, None, None)
-    (line,) = captured.err.splitlines()
+    line, diverged = captured.err.splitlines()
     assert line.startswith(f"changed: {runs / 'a' / 'result.json'}: ")
+    assert diverged.startswith("diverged (status nan): c of 4 runs; try a third of its learning_rate")
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_a_run_that_was_edited_is_marked_too_when_it_is_in_the_index(runs, capsy
         row = {row["run"]: row for row in json.loads(captured.out)}["a"]
         assert (row["status"], row["loss"]) == ("changed", None)
         assert row["heads"] == (None if name == "config.yaml" else 6)
-        assert captured.err.startswith(f"changed: {runs / 'a' / name}: ") and captured.err.count("\n") == 1
+        assert captured.err.startswith(f"changed: {runs / 'a' / name}: ") and captured.err.count("\n") == 2
 
 
 def test_a_narrow_terminal_gets_what_rows_share_above_the_table():

@@ -312,3 +312,20 @@ def test_one_sequence_that_does_not_fit_is_said_in_a_line(runs, monkeypatch):
     done = CliRunner().invoke(app, ["evaluate", "multi_head", "--runs", str(runs)])
     assert done.exit_code == 5
     assert "attn evaluate: even a single sequence does not fit in memory: out of memory" in done.output
+
+
+def test_every_command_on_a_run_that_diverged_says_so_and_what_to_do(attn, tiny, tmp_path):
+    adamw = ["learning_rate=1e6", "optimizer=adamw", "schedule.warmup_steps=0", "trainer.guard=stop"]
+    keys = ("learning_rate", "optimizer", "schedule", "trainer.guard", "trainer.evaluate_every")
+    words = [word for word in tiny if not word.startswith(keys)]
+    advice = "try a third of its learning_rate, or a longer warm-up (schedule.warmup_steps)"
+    trained = attn("train", *adamw, *words)
+    assert trained.returncode == ExitCode.NOT_FINITE and advice in " ".join(trained.stdout.split()), trained.output
+    (run,) = (tmp_path / "runs").glob("multi_head-*")
+    compared = attn("compare")
+    assert f"diverged (status nan): {run.name} of 1 runs; {advice}" in compared.stderr
+    refused = attn("evaluate", "multi_head")
+    assert refused.returncode == 2 and f"{advice}; --checkpoint newest loads the other" in refused.stderr
+    assert "the run diverged (status nan), and there is no good best checkpoint to load" in refused.stderr
+    scored = attn("evaluate", "multi_head", "--checkpoint", "newest")
+    assert scored.returncode == 0 and "is of a run that diverged (status nan): step " in scored.stderr

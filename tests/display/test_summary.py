@@ -49,6 +49,7 @@ def test_the_summary_of_a_run_that_did_not_finish(result, tmp_path):
     stream = io.StringIO()
     print_summary(failed, RunFolder(tmp_path / "run"), stream)
     assert "run: nan" in stream.getvalue() and "step 8: the loss is not finite" in stream.getvalue()
+    assert "what to do" in stream.getvalue() and "a third of its learning_rate" in stream.getvalue()
     assert "None" not in stream.getvalue() and "loss  " not in stream.getvalue()
     worse = dataclasses.replace(result, validation_loss=7.0)
     print_summary(worse, RunFolder(tmp_path / "run"), stream)
