@@ -132,6 +132,11 @@ def text_bytes(path: Path) -> Iterator[bytes]:
         yield raw
 
 
+def whole_text(path: Path) -> str:
+    """The text of a UTF-8 file, without a byte order mark."""
+    return "".join(text for _, text in _decoded(path))
+
+
 def text_rows(path: Path) -> Iterator[str]:
     """The lines of a UTF-8 file, without a byte order mark; a line longer than LONGEST is cut at a blank.
 

@@ -20,5 +20,5 @@ def read(task: Benchmark, split: str, cache: Cache) -> Iterator[Any]:
         example = kind.example(row, where)
         identifier = None if split == "train" else kind.identifier(example)
         if identifier is not None and (first := first_uses.setdefault(identifier, where)) != where:
-            raise DataError(f"{where}: {first.rpartition(', ')[2]} has the same {identifier}")
+            raise DataError(f"{where}: {first.partition('=')[2]} has the same {identifier}")
         yield example

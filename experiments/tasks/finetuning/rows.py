@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -11,7 +12,6 @@ from typing import Any, NamedTuple
 from experiments.data.cache import Cache
 from experiments.data.errors import OTHER_EXAMPLES, DataError
 from experiments.data.readers import files, hub
-from experiments.files.disk import read_text
 from experiments.settings.finetuning import FILES, Benchmark
 
 Row = dict[str, Any]
@@ -81,17 +81,19 @@ def is_local(task: Benchmark) -> bool:
 def read_rows(task: Benchmark, split: str, cache: Cache) -> Iterator[tuple[str, Row]]:
     """Each row of a split in its order, after its name for messages. Raises DataError for missing columns."""
     source = places(task)[split]
-    number = -1
-    for number, row in enumerate(islice(_rows(task, source, task.columns, cache), source.limit)):
-        yield f"{source.key}={source.value}, row {number}", row
-    if number < 0:
+    where = ""
+    for where, row in islice(_rows(task, source, task.columns, cache), source.limit):
+        yield f"{source.key}={where}", row
+    if not where:
         raise DataError(f"{source.key}={source.value} has no rows")
 
 
-def _rows(task: Benchmark, place: Place, columns: dict[str, str], cache: Cache) -> Iterator[Row]:
+def _rows(task: Benchmark, place: Place, columns: dict[str, str], cache: Cache) -> Iterator[tuple[str, Row]]:
+    """Each row after its place: the file and the line, or the file or the split and the row, counted from 0."""
     if not place.is_file:
         of_hub = _hub(task)
-        yield from hub.rows(of_hub, place.value, hub.source(of_hub, cache), cache, _checked(columns))
+        rows = hub.rows(of_hub, place.value, hub.source(of_hub, cache), cache, _checked(columns))
+        yield from ((f"{place.value}, row {number}", row) for number, row in enumerate(rows))
         return
     for path in files.find(place.key, place.value):
         yield from _parquet(path, columns) if path.suffix == ".parquet" else _json(path, columns)
@@ -113,29 +115,47 @@ def _checked(columns: dict[str, str]) -> Callable[[str, list[str]], list[str]]:
     return check
 
 
-def _parquet(path: Path, columns: dict[str, str]) -> Iterator[Row]:
+def _parquet(path: Path, columns: dict[str, str]) -> Iterator[tuple[str, Row]]:
     with files.parquet_file(path) as file:
         names = _checked(columns)(str(path), file.schema_arrow.names)
-        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=names):
-            yield from batch.to_pylist()
+        batches = file.iter_batches(batch_size=ROWS_AT_ONCE, columns=names)
+        rows = (row for batch in batches for row in batch.to_pylist())
+        yield from ((f"{path}, row {number}", row) for number, row in enumerate(rows))
 
 
-def _json(path: Path, columns: dict[str, str]) -> Iterator[Row]:
+def _json(path: Path, columns: dict[str, str]) -> Iterator[tuple[str, Row]]:
     """A list of objects, or the objects of a file with one on each line."""
     check = _checked(columns)
+    for where, row in _json_values(path):
+        if not isinstance(row, dict):
+            raise DataError(f"{where}: an object with the columns {', '.join(columns)} is needed")
+        check(where, list(row))
+        yield where, row
+
+
+def _json_values(path: Path) -> Iterator[tuple[str, Any]]:
+    """Each value of a list, or that of each line, after its place. Raises DataError for what is not JSON."""
+    text = files.whole_text(path)
+    if text.lstrip().startswith("["):
+        yield from ((f"{path}, row {number}", row) for number, row in enumerate(_parsed(text, str(path))))
+        return
+    for number, line in enumerate(io.StringIO(text, newline=None), 1):
+        if line.strip():
+            yield (where := f"{path}, line {number}"), _parsed(line.rstrip(), where)
+
+
+def _parsed(text: str, where: str) -> Any:
+    """The value that a text is in JSON. Raises DataError."""
     try:
-        text = read_text(path, encoding="utf-8-sig")
-        parse = json.JSONDecoder(object_pairs_hook=_without_repetition).decode
-        rows = parse(text) if text.lstrip().startswith("[") else map(parse, filter(str.strip, text.split("\n")))
-        for number, row in enumerate(rows):
-            if not isinstance(row, dict):
-                raise DataError(f"{path}, row {number}: an object with the columns {', '.join(columns)} is needed")
-            check(f"{path}, row {number}", list(row))
-            yield row
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not UTF-8") from error
+        return json.loads(text, object_pairs_hook=_without_repetition)
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} must be a JSON list of objects, or have an object in each line: {error}") from error
+        reason = str(error)
+        if isinstance(error, json.JSONDecodeError):
+            where += f", line {error.lineno}" if "\n" in text else ""
+            reason = f"{error.msg} (character {error.colno})"
+        raise DataError(
+            f"{where}: {reason}; the file must be a JSON list of objects, or have an object in each line"
+        ) from error
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> Row:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import pyarrow as pa
@@ -65,7 +66,9 @@ def test_every_task_composes(name):
         (GOOD | {"label": 3}, ["row 1", "unknown label 3", "0 entailment, 1 neutral, 2 contradiction"]),
         (GOOD | {"label": -1}, ["unknown label -1", "hidden"]),
         (GOOD | {"label": "entailmnt"}, ["unknown label 'entailmnt'", "(did you mean entailment?)"]),
-        (GOOD | {"label": True}, ["unknown label True"]),
+        (GOOD | {"label": True}, ["unknown label True", "a number must be an integer"]),
+        (GOOD | {"label": 1.0}, ["unknown label 1.0", "a number must be an integer"]),
+        (GOOD | {"label": "1"}, ["unknown label '1'", "a number must be an integer, and a name must be text"]),
         (GOOD | {"label": None}, ["unknown label None"]),
         (GOOD | {"premise": None}, ["column premise is None, not text"]),
         (GOOD | {"premise": "half of \ud83d"}, ["column premise", "no text", "'\\ud83d'"]),
@@ -113,7 +116,7 @@ def test_two_questions_of_one_id(tmp_path):
     asked = task("squad", write(tmp_path / "rows.json", [ASKED, ASKED | {"id": "2"}, ASKED]))
     asked = asked.model_copy(update={"validation": asked.train})
     assert len(list(read(asked, "train", Cache(tmp_path, None)))) == 3
-    with pytest.raises(DataError, match=r"task\.validation=.*row 2: row 0 has the same id '1'"):
+    with pytest.raises(DataError, match=r"task\.validation=.*rows.json, row 2: .*rows.json, row 0 has the same id '1'"):
         list(read(asked, "validation", Cache(tmp_path, None)))
 
 
@@ -141,7 +144,8 @@ def test_numbers(tmp_path):
         ("rows.jsonl", b"{not json}", "must be a JSON list of objects, or have an object in each line"),
         ("rows.jsonl", b"[" * 100_000, "must be a JSON list of objects"),
         ("rows.jsonl", b'{"label": ' + b"1" * 5000 + b"}", "must be a JSON list of objects"),
-        ("rows.json", b"[\xff]", "not UTF-8"),
+        ("rows.json", b"[\xff]", "is not UTF-8: byte 0xff at offset 1"),
+        ("rows.jsonl", gzip.compress(b"{}"), "is not UTF-8: .* unpack it: gzip -dk"),
         ("rows.jsonl", b'{"premise": "x", "label": 0, "label": 1}', "an object has 'label' twice"),
         ("rows.parquet", b"PAR0", "not a Parquet file"),
     ],
@@ -150,6 +154,33 @@ def test_wrong_files(tmp_path, name, content, said):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=said):
         list(read(task("mnli", tmp_path / name), "train", Cache(tmp_path, None)))
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"premise": "x",}', r"rows.jsonl, line 3: .* \(character 1[67]\).*; the file must be a JSON list of"),
+        ('{"premise": "x"', "rows.jsonl, line 3: Expecting ',' delimiter"),
+        ('{"premise": "x", "hypothesi": "y", "label": 0}', "rows.jsonl, line 3 .*did you mean hypothesi"),
+        (json.dumps(GOOD | {"premise": 3}), "task.train=.*rows.jsonl, line 3: column premise is 3, not text"),
+        (json.dumps(GOOD | {"label": 9}), "task.train=.*rows.jsonl, line 3: unknown label 9"),
+        ("7", "rows.jsonl, line 3: an object with the columns premise, hypothesis, label is needed"),
+    ],
+)
+def test_a_mistake_in_a_line_names_the_file_and_the_line(tmp_path, line, said, end):
+    good = json.dumps(GOOD)
+    # a blank line is a line too, and the first file of a pattern has lines of its own
+    (tmp_path / "first.jsonl").write_text(good)
+    (tmp_path / "rows.jsonl").write_bytes(end.join([good, "", line, good]).encode())
+    with pytest.raises(DataError, match=said):
+        list(read(task("mnli", tmp_path / "*.jsonl"), "train", Cache(tmp_path, None)))
+
+
+def test_a_mistake_in_a_list_names_its_line(tmp_path):
+    (tmp_path / "rows.json").write_text("[\n" + json.dumps(GOOD) + ",\n{'premise': 1}\n]")
+    with pytest.raises(DataError, match=r"rows\.json, line 3: Expecting property name .*\(character 2\)"):
+        list(read(task("mnli", tmp_path / "rows.json"), "train", Cache(tmp_path, None)))
 
 
 def test_a_file_that_is_not_there(tmp_path):

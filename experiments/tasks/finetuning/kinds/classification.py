@@ -32,6 +32,8 @@ class Kind(LabelledKind[Classification]):
             return label
         known = ", ".join(f"{number} {label}" for number, label in enumerate(task.labels))
         hint = " (a split whose labels are hidden?)" if value == -1 else did_you_mean(str(value), task.labels)
+        if isinstance(value, bool | float) or (isinstance(value, str) and value.isdecimal()):
+            hint = "; a number must be an integer, and a name must be text"
         raise DataError(f"{where}: unknown label {value!r} in column {task.label}; there are: {known}{hint}")
 
     def stored(self, label: float) -> int:
