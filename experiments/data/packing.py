@@ -5,11 +5,9 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import struct
-from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +18,7 @@ from experiments.data import tokenizer as tokenizers
 from experiments.data.cache import Cache, folder_name
 from experiments.data.corpus import SPLITS, Corpus, open_corpus
 from experiments.data.errors import DataError
+from experiments.data.repetition import IN_TRAIN, Repetitions, remarks
 from experiments.data.shuffle import keys, permute
 from experiments.data.tokenizer import ReportProgress, Tokenizer
 from experiments.failures.wording import plural
@@ -32,8 +31,6 @@ DOCUMENTS = 2  # purpose of the keys
 CHUNK = 1 << 20  # characters that are tokenized at once: more are no faster, and cost memory
 CHUNK_DOCUMENTS = 8192
 BLOCK = 1 << 21  # bytes of tokens that are packed at once
-REPEATED = "in_train"  # fact of a split: how many of its documents are also in the training split
-SAID = 0.01  # share of such documents from which on a run says so, as short lines repeat in any text
 
 
 class Packed(NamedTuple):
@@ -94,6 +91,8 @@ def obtain(
 
     folder, facts = cache.obtain("packed", key, make)
     splits = {split: _open(folder, split, fact, length, facts["dtype"]) for split, fact in facts["splits"].items()}
+    in_train = {split: (fact.get(IN_TRAIN, 0), fact["documents"]) for split, fact in facts["splits"].items()}
+    repeated = remarks("source sentences" if data.holds_pairs else "documents", in_train)
     return Dataset(
         train=splits["train"],
         validation=splits["validation"],
@@ -102,15 +101,8 @@ def obtain(
         unigram=np.fromfile(folder / "unigram", dtype="<i8"),
         identity={"corpus": corpus.identity, "tokenizer": tokenizer_identity, "length": length, **facts, "packed": key},
         sequences=cache.contents(folder_name(folder)),
-        remark="; ".join(filter(None, [tokenizers.shortfall(tokenizer_identity), *_repetitions(facts["splits"])])),
+        remark="; ".join(filter(None, [tokenizers.shortfall(tokenizer_identity), *repeated])),
     )
-
-
-def _repetitions(splits: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    for split, fact in splits.items():
-        repeated, documents = fact.get(REPEATED, 0), fact["documents"]
-        if repeated > SAID * documents:
-            yield f"{repeated:,} of the {documents:,} documents of {split} are also in train"
 
 
 def _open(folder: Path, split: str, fact: dict[str, int], length: int, dtype: str) -> Packed:
@@ -123,21 +115,24 @@ def _pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, repor
     """Fill a cache folder: tokenize to spools, then write the documents in their new order, in bounded memory."""
     dtype = np.dtype("<u2" if tokenizer.vocabulary_size <= 1 << 16 else "<u4")
     facts = {}
+    repetitions = Repetitions()
     with contextlib.ExitStack() as stack:
         spools = {split: stack.enter_context(_Spool(folder / split, dtype)) for split in SPLITS}
-        (folder / "unigram").write_bytes(_tokenize(spools, corpus, tokenizer, report).tobytes())
+        (folder / "unigram").write_bytes(_tokenize(spools, repetitions, corpus, tokenizer, report).tobytes())
         # all splits before the first is packed, because that takes time
         for split in (split for split, spool in spools.items() if not spool.sequences(length)):
             _refuse(split, spools, corpus, length, report)
         for number, (split, spool) in enumerate(spools.items()):
             if sequences := spool.sequences(length):
                 _write(folder / split, spool, keys(DOCUMENTS, 0, number), length, tokenizer.cls_id, report)
-                repeated = 0 if split == "train" else spool.in_common(spools["train"])
-                facts[split] = {"sequences": sequences, **spool.facts(), **({REPEATED: repeated} if repeated else {})}
+                repeated = {IN_TRAIN: count} if (count := repetitions.count(split)) else {}
+                facts[split] = {"sequences": sequences, **spool.facts(), **repeated}
     return {"dtype": dtype.str, "splits": facts}
 
 
-def _tokenize(spools: dict[str, _Spool], corpus: Corpus, tokenizer: Tokenizer, report: ReportProgress) -> np.ndarray:
+def _tokenize(
+    spools: dict[str, _Spool], repetitions: Repetitions, corpus: Corpus, tokenizer: Tokenizer, report: ReportProgress
+) -> np.ndarray:
     """Spool every document; returns the token counts of the training split, int64 [vocabulary]."""
     unigram = np.zeros(tokenizer.vocabulary_size, dtype="<i8")
     total = corpus.size()
@@ -145,6 +140,7 @@ def _tokenize(spools: dict[str, _Spool], corpus: Corpus, tokenizer: Tokenizer, r
     for chunk in _chunks(corpus.documents()):
         for (split, text), ids in zip(chunk, tokenizer.encode([text for _, text in chunk]), strict=True):
             spools[split].add(text, ids, tokenizer.sep_id)
+            repetitions.add(split, text)
             if split == "train":
                 np.add.at(unigram, ids, 1)
         done = sum(spool.text_bytes for spool in spools.values())
@@ -175,7 +171,6 @@ class _Spool:
         self.paths = path.with_suffix(".spool"), path.with_suffix(".ends")
         self.dtype = dtype
         self.end = self.documents = self.token_count = self.text_bytes = 0
-        self._digests = array("Q")  # of the documents
 
     def __enter__(self) -> _Spool:
         self.tokens, self.ends = (path.open("w+b") for path in self.paths)
@@ -186,19 +181,13 @@ class _Spool:
         """Append a document: its tokens, and [SEP]."""
         self.end += self.tokens.write(np.append(ids, sep_id).astype(self.dtype).tobytes())
         self.ends.write(struct.pack("<q", self.end))
-        content = text.encode()
-        self._digests.frombytes(hashlib.blake2b(content, digest_size=8).digest())
         self.documents += 1
         self.token_count += len(ids)
-        self.text_bytes += len(content)
+        self.text_bytes += len(text.encode())
 
     def sequences(self, length: int) -> int:
         """The number of sequences of this length that the documents make."""
         return self.end // self.dtype.itemsize // (length - 1)
-
-    def in_common(self, other: _Spool) -> int:
-        """The number of documents that the other split has too."""
-        return int(np.isin(self._digests, other._digests).sum())
 
     def facts(self) -> dict[str, int]:
         """Counts of the documents, for the record."""

@@ -13,6 +13,7 @@ import numpy as np
 from experiments.data.corpus import Corpus
 from experiments.data.errors import DataError
 from experiments.data.readers.pairs import TAB
+from experiments.data.repetition import IN_TRAIN, Repetitions
 from experiments.data.shuffle import keys, permute
 from experiments.data.tokenizer import ReportProgress, Tokenizer
 from experiments.failures.wording import plural
@@ -33,7 +34,12 @@ def pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, report
     unigram = np.zeros(tokenizer.vocabulary_size, dtype="<i8")
     empty = {"sequences": 0, "documents": 0, "token_count": 0, "text_bytes": 0, "left_out": 0}
     facts: dict[str, dict[str, int]] = {}
+    repetitions = Repetitions()
     for chunk in _chunks(corpus):
+        for split, texts in chunk.items():
+            for text in texts:
+                # with another translation too, a model has seen the source
+                repetitions.add(split, text.split(TAB)[0])
         for split, (rows, fact) in _encoded(chunk, tokenizer, length // 2, dtype).items():
             counts = facts.setdefault(split, dict(empty))
             for key, count in fact.items():
@@ -50,6 +56,8 @@ def pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, report
         _report_packed(split, fact, length // 2, report)
         if split in facts:
             _write(folder, split, fact["sequences"], length, dtype, keys(PAIRS, 0, number))
+        if count := repetitions.count(split):
+            facts[split][IN_TRAIN] = count
     filled = {split: fact for split, fact in facts.items() if fact["sequences"]}
     return {"dtype": dtype.str, "splits": filled}
 

@@ -203,7 +203,7 @@ def test_a_large_vocabulary_takes_four_bytes(text_data: Settings, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("known", "said"), [(0, ""), (1, "1 of the 7 documents of validation are also in train"), (7, "7 of the 7")]
+    ("known", "said"), [(0, ""), (1, "1 of the 7 documents of validation is also in train"), (7, "7 of the 7")]
 )
 def test_a_run_says_how_many_documents_for_evaluation_it_trains_on(
     text_data: Settings, byte_bpe: TrainedTokenizer, tmp_path: Path, texts: list[str], known: int, said: str

@@ -14,6 +14,7 @@ import numpy as np
 
 from experiments.data.cache import Cache, folder_name
 from experiments.data.errors import DataError, changed_while_read
+from experiments.data.repetition import IN_TRAIN, Repetitions, remarks
 from experiments.data.tokenizer import ReportProgress, Tokenizer
 from experiments.failures.wording import plural
 from experiments.files.digest import digest
@@ -37,6 +38,7 @@ class Features(NamedTuple):
     examples: dict[str, int]  # how many each split has
     identity: dict[str, Any]
     sequences: dict[str, str]  # digest of the files, by the name of their folder in the cache
+    remark: str  # what a run should say of its examples
 
 
 def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, report: ReportProgress) -> Features:
@@ -56,14 +58,18 @@ def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, rep
     def open_rows(name: str) -> np.ndarray:
         return np.memmap(folder / name, dtype="<i4", mode="r").reshape(-1, width)
 
+    train, validation = open_rows("train"), open_rows("validation")
+    targets = (rows[:, length + 2 :] for rows in (train, validation))
+    in_train = {split: (facts.get(IN_TRAIN, {}).get(split, 0), count) for split, count in facts["examples"].items()}
     return Features(
-        train=open_rows("train"),
-        validation=open_rows("validation"),
+        train=train,
+        validation=validation,
         parts=_parts(task, facts["windows"]),
         folder=folder,
         examples=facts["examples"],
         identity={"corpus": corpus, "tokenizer": tokenizer.digest, "length": length, **facts, "features": key},
         sequences=cache.contents(folder_name(folder)),
+        remark="; ".join(filter(None, [*remarks("examples", in_train, share=0), kind_of(task).remark(*targets)])),
     )
 
 
@@ -78,10 +84,13 @@ def _parts(task: Benchmark, windows: dict[str, int]) -> dict[str, slice]:
 def _make(
     folder: Path, task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, report: ReportProgress
 ) -> dict[str, dict[str, int]]:
-    """Fill a cache folder, in bounded memory; returns how many windows and examples each split has."""
+    """Fill a cache folder, in bounded memory; returns how many windows and examples each split has, and how many of the
+    examples are also in the training split.
+    """
     kind = kind_of(task)
     windows: dict[str, int] = {}
     examples: dict[str, int] = {}
+    repetitions = Repetitions()
     with ExitStack() as stack:
         names = ["train", "validation", *kind.own_files]
         files: dict[str, BinaryIO] = {name: stack.enter_context((folder / name).open("wb")) for name in names}
@@ -94,10 +103,12 @@ def _make(
                     rows.write(np.stack([_row(window, length, tokenizer.pad_id) for window in in_windows]).tobytes())
                     if split != "train":
                         kind.write(files, example, examples[split], in_windows, length)
+                    repetitions.add(split, *kind.texts(example))
                     windows[split] += len(in_windows)
                     examples[split] += 1
                 report(f"reading {task.name} {split}", examples[split], None)
-    return {"windows": windows, "examples": examples}
+    repeated = {split: count for split in examples if (count := repetitions.count(split))}
+    return {"windows": windows, "examples": examples, **({IN_TRAIN: repeated} if repeated else {})}
 
 
 def _row(window: Window, length: int, pad_id: int) -> np.ndarray:

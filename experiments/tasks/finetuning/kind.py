@@ -54,6 +54,10 @@ class TaskKind(ABC, Generic[Settings, Example]):
         return None
 
     @abstractmethod
+    def texts(self, example: Example) -> list[str]:
+        """The texts of an example that a model reads, without the answer."""
+
+    @abstractmethod
     def windows(self, examples: list[Example], tokenizer: Tokenizer, length: int) -> Iterator[list[Window]]:
         """Yield the windows of each example, of at most `length` tokens."""
 
@@ -69,6 +73,10 @@ class TaskKind(ABC, Generic[Settings, Example]):
     def target_counts(self, stored: npt.NDArray[np.integer], length: int) -> npt.NDArray[np.int64]:
         """The number of times that each target occurs, for a guess without the input; [] for numbers."""
         return np.bincount(stored.reshape(-1), minlength=self.task.outputs or length)
+
+    def remark(self, train: npt.NDArray[np.integer], validation: npt.NDArray[np.integer]) -> str:
+        """What a run should say of the stored targets of its splits; empty if there is nothing."""
+        return ""
 
     @abstractmethod
     def scores(self, logits: list[Logits], held_out: HeldOut) -> Scores:

@@ -52,6 +52,10 @@ class LabelledKind(TaskKind[Settings, LabelledExample]):
         texts = [text_of(row, column, where, empty=True) for column in self.task.texts]
         return LabelledExample(texts, self.label(row[self.task.label], where))
 
+    def texts(self, example: LabelledExample) -> list[str]:
+        """Its one text or two."""
+        return example.texts
+
     def windows(self, examples: list[LabelledExample], tokenizer: Tokenizer, length: int) -> Iterator[list[Window]]:
         """Yield the one window of each example."""
         encoded = iter(tokenizer.encode([text for example in examples for text in example.texts]))

@@ -63,7 +63,9 @@ class Finetuning:
         train = Packed("train", features.train, 0, 0, features.examples["train"])
         held_out = sum(count for split, count in features.examples.items() if split != "train")
         validation = Packed("validation", features.validation, 0, 0, held_out)
-        return Dataset(train, validation, None, self.tokenizer(), counts, features.identity, features.sequences)
+        return Dataset(
+            train, validation, None, self.tokenizer(), counts, features.identity, features.sequences, features.remark
+        )
 
     def objective(self, vocabulary: Vocabulary) -> FinetuningObjective:
         """The objective of the task; before `prepare` it is good for shapes alone."""

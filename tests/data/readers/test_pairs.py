@@ -112,6 +112,20 @@ def test_pairs_of_the_same_source_are_in_the_same_split(made):
     assert all(sources) and sum(map(len, sources)) == 100
 
 
+@pytest.mark.parametrize(
+    ("known", "said"), [(0, ""), (3, "3 of the 50 source sentences of validation are also in train")]
+)
+def test_a_run_says_how_many_sources_for_evaluation_it_trains_on(made, tmp_path, known, said):
+    pairs = pairs_of(100)
+    other = [(source, f"another {target}") for source, target in pairs[:known]] + [
+        (f"new {source}", target) for source, target in pairs[known:50]
+    ]
+    (tmp_path / "validation.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in other))
+    dataset, _ = made(pairs, validation=str(tmp_path / "validation.tsv"))
+    assert dataset.remark == said
+    assert dataset.identity["splits"]["validation"].get("in_train", 0) == known
+
+
 def test_counts_are_of_the_targets(made):
     pairs = pairs_of(200)
     dataset, _ = made(pairs)

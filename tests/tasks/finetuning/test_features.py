@@ -78,3 +78,27 @@ def test_other_windows_are_another_format(tmp_path, name):
         "the same examples make other windows: raise FORMAT in experiments/tasks/finetuning/features.py, and store "
         "this digest"
     )
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_it_is_said_how_many_examples_for_evaluation_are_trained_on(tmp_path, name):
+    known, *others = EXAMPLES[name]
+    (tmp_path / "train.json").write_text(json.dumps([known]), encoding="utf-8")
+    _, whole = obtain(tmp_path, name, lambda *_: None, train=str(tmp_path / "train.json"))
+    said = f"1 of the {1 + len(others)} examples of validation is also in train"
+    assert whole.remark.partition(";")[0] == said and whole.identity["in_train"] == {"validation": 1}
+    # read from the cache, it says the same
+    assert obtain(tmp_path, name, lambda *_: None, train=str(tmp_path / "train.json"))[1].remark == whole.remark
+    (tmp_path / "train.json").write_text(json.dumps(others or [known | {"sentence1": "who"}]), encoding="utf-8")
+    _, fewer = obtain(tmp_path, name, lambda *_: None, train=str(tmp_path / "train.json"), validation_examples=1)
+    assert "also in train" not in fewer.remark and "in_train" not in fewer.identity
+
+
+def test_an_example_is_the_same_with_another_answer_and_labels_that_train_lacks_are_named(tmp_path):
+    example = EXAMPLES["sst2"][0]
+    (tmp_path / "train.json").write_text(json.dumps([example | {"label": 0}]), encoding="utf-8")
+    train = str(tmp_path / "train.json")
+    _, found = obtain(tmp_path, "sst2", lambda *_: None, train=train, validation_examples=1)
+    assert found.remark == (
+        "1 of the 1 examples of validation is also in train; train has no example of positive, which validation has"
+    )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from experiments.data.errors import DataError
-from experiments.failures.wording import did_you_mean
+from experiments.failures.wording import did_you_mean, joined
 from experiments.settings.finetuning import Classification
 from experiments.tasks.finetuning.kind import Logits
 from experiments.tasks.finetuning.labelled import LabelledKind
@@ -39,6 +40,11 @@ class Kind(LabelledKind[Classification]):
     def stored(self, label: float) -> int:
         """The number of the label."""
         return int(label)
+
+    def remark(self, train: npt.NDArray[np.integer], validation: npt.NDArray[np.integer]) -> str:
+        """The labels that only the validation splits have, because a model cannot learn them."""
+        unseen = [self.task.labels[number] for number in np.setdiff1d(validation, train).tolist()]
+        return f"train has no example of {joined(unseen)}, which validation has" if unseen else ""
 
     def predicted(self, logits_WC: Logits) -> npt.NDArray[Any]:
         """The number of the likeliest label."""

@@ -60,6 +60,10 @@ class Kind(TaskKind[Span, Question]):
         """The question's id, under which its predicted answer is stored."""
         return f"{self.task.id} {example.id!r}"
 
+    def texts(self, example: Question) -> list[str]:
+        """The question and its context."""
+        return [example.question, example.context]
+
     def windows(self, examples: list[Question], tokenizer: Tokenizer, length: int) -> Iterator[list[Window]]:
         """Yield the windows of each question; questions in a row often have the same context."""
         distinct = list(dict.fromkeys(each.context for each in examples))
