@@ -142,7 +142,8 @@ def _readable(override: str, primary: Primary) -> str:
         return f"two settings are two words: {key}=... {second[1]}=..."
     if value.startswith("="):
         return f"write {key}={value.lstrip('=')}"
-    if _is_text(key, value):
+    # a bracket after the beginning, as in train[:50%], is none of a list
+    if _is_text(key, re.sub(r"(?<=.)[\[\]]", "", value)):
         # the shell replaces ~ only at the beginning of a word
         return f"""write {key}="'{re.sub("^~/", "$HOME/", value)}'" """.rstrip()
     return "write key=value; quote parts that the shell or Hydra's grammar would split"

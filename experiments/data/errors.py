@@ -10,8 +10,6 @@ from experiments.failures.wording import did_you_mean
 OTHER_DATA = "data=python_docs needs no network; data=text data.train=FILE reads a text of your own"
 OTHER_EXAMPLES = "task.train=FILE and task.validation=FILE read examples of your own"
 OTHER_PAIRS = "data=pairs data.train=FILE reads pairs of your own"
-TRAINED_ON = "a text for evaluation must not be trained on"
-IN_TWO_SPLITS = "a text for evaluation must be in one split only"
 
 
 class DataError(Mistake):
@@ -28,3 +26,10 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
     return f"; there is {shown}" + did_you_mean(name, names) if names else ""
+
+
+def why_not_both(*keys: str) -> str:
+    """The reason why the splits of two settings must not share a text."""
+    if {"data.train", "task.train"} & {*keys}:
+        return "a text for evaluation must not be trained on"
+    return "a text for evaluation must be in one split only"

@@ -291,6 +291,7 @@ def test_no_configuration_can_import_anything(path):
         (["data.train=\u00e9t\u00e9.txt"], ["cannot be read", """write data.train="'\u00e9t\u00e9.txt'\""""]),
         (["seed=${env:SEED}"], ["seed: Unsupported interpolation type env"]),
         (["heads=4\r"], ["'heads=4\\r' cannot be read", "remove the carriage return", "Windows line ends"]),
+        (["data.train=train[:50%]"], ["cannot be read", """write data.train="'train[:50%]'\""""]),
         (["data.train=[a"], ["'data.train=[a' cannot be read", "quote parts"]),
         (["objective=translation"], ["objective.kind = 'translation'", "data=pairs"]),
         (["runs=${seed}"], ["runs = 0: must be a text; it is ${seed}"]),

@@ -50,8 +50,7 @@ class HubSet(SplitData):
 
     def open(self, cache: Cache) -> Corpus:
         """Find the set. Raises DataError if it does not exist or cannot be reached, and if splits have common rows."""
-        others = {f"data.{split}": place for split, place in self.places().items() if split != "train"}
-        hub.check_splits(("data.train", self.train), others)
+        hub.check_splits({f"data.{split}": place for split, place in self.places().items()})
         exact = hub.source(self.place, cache)
 
         def texts(split: str, expression: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.data.documents import LONGEST
-from experiments.data.errors import IN_TWO_SPLITS, TRAINED_ON, DataError, suggestion
+from experiments.data.errors import DataError, suggestion, why_not_both
 from experiments.failures.failure import refusal
 from experiments.failures.wording import did_you_mean, first_line
 from experiments.files.digest import blocks
@@ -108,7 +108,7 @@ def digests_of_splits(splits: Mapping[str, list[Path]], digest: Callable[[Path],
     for key, paths in splits.items():
         for path in paths:
             if (other := owners.setdefault(path.resolve(), key)) != key:
-                raise DataError(f"{other} and {key} both contain {path}; {_why_not_both(other, key)}")
+                raise DataError(f"{other} and {key} both contain {path}; {why_not_both(other, key)}")
     digests: dict[Path, str] = {}
     firsts: dict[str, tuple[str, Path]] = {}
     for key, paths in splits.items():
@@ -116,14 +116,9 @@ def digests_of_splits(splits: Mapping[str, list[Path]], digest: Callable[[Path],
             digests[path] = digest(path)
             other, first = firsts.setdefault(digests[path], (key, path))
             if other != key:
-                reason = _why_not_both(other, key)
+                reason = why_not_both(other, key)
                 raise DataError(f"{other} and {key}: {first} and {path} have the same content; {reason}")
     return digests
-
-
-def _why_not_both(*keys: str) -> str:
-    """The reason why the splits of two settings must not share a text."""
-    return TRAINED_ON if {"data.train", "task.train"} & {*keys} else IN_TWO_SPLITS
 
 
 def text_bytes(path: Path) -> Iterator[bytes]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.data.cache import Cache
-from experiments.data.errors import OTHER_DATA, TRAINED_ON, DataError
+from experiments.data.errors import OTHER_DATA, DataError, why_not_both
 from experiments.failures.wording import first_line
 from experiments.files.digest import digest
 from experiments.files.disk import read_text
@@ -98,16 +98,17 @@ def source(data: HubPlace, cache: Cache) -> dict[str, str]:
         return {"commit": _downloaded(data, needed, _downloaded_revision(data), error)}
 
 
-def check_splits(training: tuple[str, str], others: Mapping[str, str]) -> None:
-    """Raises DataError if a split is evaluated that is certain to share rows with the training split.
-
-    `training`: the setting and its split expression; `others`: the expressions by their settings.
-    """
-    key, expression = training
-    for other, evaluated in others.items():
+def check_splits(splits: Mapping[str, str]) -> None:
+    """Raises DataError for two splits that are certain to share rows. `splits`: their expressions by their settings."""
+    for (key, expression), (other, evaluated) in itertools.combinations(splits.items(), 2):
         if share_rows(expression, evaluated):
-            hint = f"write slices without a common row, such as {key}=train[:95%] {other}=train[95%:]"
-            raise DataError(f"{key}={expression} and {other}={evaluated} have common rows; {TRAINED_ON}", hint)
+            split = next(_slices(expression)).split
+            # as the shell and Hydra take brackets
+            example = f"""{key}="'{split}[:95%]'" {other}="'{split}[95%:]'\""""
+            raise DataError(
+                f"{key}={expression} and {other}={evaluated} have common rows; {why_not_both(key, other)}",
+                f"write slices without a common row, such as {example}",
+            )
 
 
 def share_rows(first: str, second: str) -> bool:

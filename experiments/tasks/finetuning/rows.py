@@ -68,9 +68,7 @@ def check_splits(task: Benchmark, cache: Cache) -> None:
             raise DataError(f"{place.key}={place.value}: the name of a file must end in {' or '.join(FILES)}")
     local = {place.key: files.find(place.key, place.value) for place in places(task).values() if place.is_file}
     files.digests_of_splits(local, cache.file_digest)
-    of_hub = {place.key: place.value for place in places(task).values() if not place.is_file}
-    if (training := of_hub.pop("task.train", None)) is not None:
-        hub.check_splits(("task.train", training), of_hub)
+    hub.check_splits({place.key: place.value for place in places(task).values() if not place.is_file})
 
 
 def is_local(task: Benchmark) -> bool:

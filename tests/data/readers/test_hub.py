@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import socket
 import subprocess
@@ -14,6 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from experiments.data.cache import Cache
 from experiments.data.corpus import open_corpus
@@ -319,3 +321,12 @@ def test_splits_that_share_rows_are_refused_before_the_hub_is_asked(
                 open_corpus(data, cache)
         else:
             assert open_corpus(data, cache).identity["splits"][key] == other
+
+
+def test_splits_for_evaluation_that_share_rows_are_refused_with_slices_that_can_be_typed() -> None:
+    data = Hub.model_validate({**BASE, "validation": "dev[:60%]", "test": "dev[50%:]"})
+    said = r"data\.validation=.* and data\.test=.* have common rows; a text for evaluation must be in one split only"
+    with pytest.raises(DataError, match=said) as caught:
+        open_corpus(data, Cache(Path("unused"), None))
+    hint = str(caught.value).partition("such as ")[2]
+    assert OverridesParser.create().parse_overrides(shlex.split(hint))[1].value() == "dev[95%:]"
