@@ -58,7 +58,7 @@ class HubSet(SplitData):
             if most is not None and split != "train":
                 most = -(-most // SHARES)
             rows = hub.rows(self.place, expression, exact, cache, self._checked)
-            return islice(group(self._texts(rows), self.grouping), most)
+            return islice(group(self._texts(rows, expression), self.grouping), most)
 
         identity = {
             **self.model_dump(exclude={"path", "revision", "streaming", *SPLITS}),
@@ -79,14 +79,15 @@ class HubSet(SplitData):
             check_column(where, column, names, key)
         return list(self.columns().values())
 
-    def _texts(self, rows: Iterator[dict[str, Any]]) -> Iterator[str]:
-        for row in rows:
+    def _texts(self, rows: Iterator[dict[str, Any]], split: str) -> Iterator[str]:
+        for number, row in enumerate(rows):
             text = self.text_of(row)
             if isinstance(text, str):
                 yield text
             elif text is not None:
                 kind = type(text).__name__
-                raise DataError(f"data.column={self.column}: data set {self.path} has {kind} there, not text")
+                where = f"{split} of data set {self.path}, row {number},"
+                raise DataError(f"data.column={self.column}: {where} has {kind} there, not text")
 
 
 class Hub(HubSet):

@@ -78,10 +78,12 @@ def source(data: HubPlace, cache: Cache) -> dict[str, str]:
     downloaded.
 
     A branch is resolved once and noted in the cache. A continued run therefore reads the same text even if the branch
-    has moved, and needs no network if its text is packed. A newer commit is used if
-    the settings name it.
+    has moved, and needs no network if its text is packed. A newer commit is used if the settings name it. Raises
+    DataError.
     """
     folder = Path(data.path)
+    if folder.is_file():
+        raise DataError(f"{data.of_path} is a file; give the folder that it is in, all of which is read")
     if folder.is_dir():
         inside = {path: path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()}
         files = {path: name for path, name in inside.items() if not name.parts[0].startswith(".")}
@@ -281,7 +283,8 @@ def _hub_errors_as_data_errors(data: HubPlace, request: str) -> Iterator[None]:
     except DataError:
         raise
     except Exception as error:
-        reason = first_line(error)
+        # the library's own error says only that the set could not be made
+        reason = first_line(error.__cause__ or error)
         if data.streaming and "[" in request:
             reason = f"a streamed set has whole splits only; data.streaming=false reads {request}"
         raise DataError(f"{data.of_name}, {request}: {reason}") from error

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from experiments.config.compose import compose
 from experiments.data.cache import Cache
 from experiments.data.corpus import open_corpus
 from experiments.data.errors import DataError
@@ -249,11 +250,34 @@ def test_a_folder_is_read_and_known_by_its_bytes(ask: Ask, closed: None, folder:
     assert [answer["documents"] for answer in (whole, cut, streamed)] == [110, 60, 32]
     assert len(whole["identity"]["sha256"]) == 64
     assert typo["error"].endswith("has no such column; there is id, text (did you mean text?)")
-    assert number["error"].startswith("data.column=id: ")
+    assert number["error"].startswith("data.column=id: train of data set ")
+    assert number["error"].endswith("set, row 0, has int there, not text")
     assert "trian" in split["error"]
     assert "['train', 'validation']" in split["error"]
     assert "data.name=large" in name["error"]
     assert "data.streaming=false reads train[:50%]" in slices["error"]
+
+
+def test_a_folder_of_lines_or_tables_needs_no_setting_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "lines").mkdir()
+    (tmp_path / "lines" / "train.jsonl").write_text("".join(f'{{"text": "line {row}"}}\n' for row in range(40)))
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table" / "mine.csv").write_text("id,text\n" + "".join(f'{row},"line {row}"\n' for row in range(40)))
+    found = []
+    for name in ("lines", "table"):
+        settings = compose(["data=hub", f"data.path={tmp_path / name}"])
+        found.append(list(open_corpus(settings.data, Cache(tmp_path / "cache", None)).documents()))
+    assert found[0] == found[1] and len(found[0]) == 40
+
+
+def test_what_the_library_cannot_read_is_said(tmp_path: Path) -> None:
+    (folder := tmp_path / "lines").mkdir()
+    (folder / "train.jsonl").write_text('{"text": "good"}\n{"text": "bad",}\n')
+    wrong = {folder: "train: JSON parse error: .* in row 1", folder / "train.jsonl": "is a file; give the folder"}
+    for path, said in wrong.items():
+        data = Hub.model_validate(BASE | {"path": str(path), "validation": None})
+        with pytest.raises(DataError, match=said):
+            list(open_corpus(data, Cache(tmp_path / "cache", None)).documents())
 
 
 def test_the_folder_changes_and_so_does_its_identity(folder: Path, tmp_path: Path) -> None:
