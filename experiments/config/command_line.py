@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import hydra
@@ -167,7 +168,11 @@ def _check_choice(override: Override) -> None:
             said = f"there is no {group} {'null' if text is None else repr(text)}"
             if str(text).isidentifier() and (file := module_file(f"{PACKAGES.get(group)}.{text}")):
                 raise Mistake(said, f"{file} also needs a file conf/{group}/{text}.yaml")
-            raise Mistake(said + did_you_mean(str(text), known), f"there are: {', '.join(known)}")
+            hint = f"there are: {', '.join(known)}"
+            if group == "data" and (ending := PurePath(str(text)).suffix):
+                kind = "parquet" if ending == ".parquet" else "text"
+                raise Mistake(f"{said}; is it a file?", f"data={kind} data.train={text} reads it; {hint}")
+            raise Mistake(said + did_you_mean(str(text), known), hint)
 
 
 def quoted(text: str) -> str:

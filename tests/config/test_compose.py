@@ -291,6 +291,11 @@ def test_no_configuration_can_import_anything(path):
         (["data.train=\u00e9t\u00e9.txt"], ["cannot be read", """write data.train="'\u00e9t\u00e9.txt'\""""]),
         (["seed=${env:SEED}"], ["seed: Unsupported interpolation type env"]),
         (["heads=4\r"], ["'heads=4\\r' cannot be read", "remove the carriage return", "Windows line ends"]),
+        (
+            ["data=book.txt"],
+            ["there is no data 'book.txt'", "data=text data.train=book.txt reads it", "python_docs"],
+        ),
+        (["data=a/b.parquet"], ["there is no data 'a/b.parquet'", "data=parquet data.train=a/b.parquet reads it"]),
         (["data.train=train[:50%]"], ["cannot be read", """write data.train="'train[:50%]'\""""]),
         (["data.train=[a"], ["'data.train=[a' cannot be read", "quote parts"]),
         (["objective=translation"], ["objective.kind = 'translation'", "data=pairs"]),

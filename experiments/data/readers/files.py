@@ -30,10 +30,10 @@ OTHER_FORMS = {
     b"%PDF": "extract its text: pdftotext {}",
     PARQUET: "it is a Parquet file: data=parquet reads it",
     # before UTF-16, whose mark is the beginning of this one
-    codecs.BOM_UTF32_LE: "convert it: iconv -f utf-32 -t utf-8 {}",
-    codecs.BOM_UTF32_BE: "convert it: iconv -f utf-32 -t utf-8 {}",
-    codecs.BOM_UTF16_LE: "convert it: iconv -f utf-16 -t utf-8 {}",
-    codecs.BOM_UTF16_BE: "convert it: iconv -f utf-16 -t utf-8 {}",
+    codecs.BOM_UTF32_LE: "convert it: iconv -f utf-32 -t utf-8 {} > OTHER",
+    codecs.BOM_UTF32_BE: "convert it: iconv -f utf-32 -t utf-8 {} > OTHER",
+    codecs.BOM_UTF16_LE: "convert it: iconv -f utf-16 -t utf-8 {} > OTHER",
+    codecs.BOM_UTF16_BE: "convert it: iconv -f utf-16 -t utf-8 {} > OTHER",
 }
 GIT_LFS = b"version https://git-lfs.github.com/spec/"  # the first bytes of a file that stands for another
 TEXT_TYPES = ("string", "large_string", "string_view")  # of pyarrow, by name: pyarrow 15 has no test for the last
@@ -174,7 +174,7 @@ def _decoded(path: Path) -> Iterator[tuple[bytes, str]]:
 def _remedy(path: Path) -> str:
     first_bytes = begin(path)
     ways = (way for form, way in OTHER_FORMS.items() if first_bytes.startswith(form))
-    return next(ways, "convert it: iconv -f latin1 -t utf-8 {}").format(path)
+    return next(ways, "convert it: iconv -f latin1 -t utf-8 {} > OTHER").format(path)
 
 
 def parquet_rows(path: Path, column: str) -> Iterator[str]:
