@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,7 @@ from experiments.config.primary import PRETRAINING, PRIMARIES, Primary
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import install_line
 from experiments.failures.wording import closest, did_you_mean, first_line
+from experiments.record.dotted import keys_that_end_in
 from experiments.settings.conf_files import read_conf, shown, yaml_file, yaml_files
 
 # the options that the pages name, each with the extra that brings it; a plugin may add others
@@ -26,6 +28,8 @@ OF_HYDRA: dict[str, dict[str, str | None]] = {
     },
     "hydra/sweeper": {"basic": None, "optuna_search": "optuna"},
 }  # fmt: skip
+# keys that the choice of an option of a group decides
+DECIDED = {"name", "module", "kind"}
 
 
 @contextmanager
@@ -51,22 +55,34 @@ def hydra_errors_as_mistakes(overrides: Iterable[str] = (), primary: Primary = P
 
 
 def near_key(key: str, overrides: Iterable[str] = (), primary: Primary = PRETRAINING) -> str:
-    """The nearest known key, the options of its group that have it, or the keys beside an unknown one."""
-    known = primary.known_keys(overrides)
+    """The places of an unknown key, the options that have it, the nearest known key, or the keys beside it."""
+    known, of_options = primary.known_keys(overrides), [*primary.keys_of_options()]
     parent, _, leaf = key.rpartition(".")
-    of_group = options(parent) if parent else ()
-    if having := [option for option in of_group if leaf in (read_conf(yaml_file(parent, option)) or ())]:
-        return f"{key} is a setting of {', '.join(f'{parent}={option}' for option in having)}"
+    if having := [option for each, option in of_options if each == key]:
+        return f"{key} is a setting of {', '.join(having)}"
+    # what the choice of an option decides is not set by itself
+    places_of = functools.partial(keys_that_end_in, leaf if leaf not in DECIDED else "")
+    if places := places_of(known):
+        return f"did you mean {' or '.join(places)}?"
+    if places := places_of(each for each, _ in of_options):
+        having = [option for each, option in of_options if each in places]
+        return f"did you mean {' or '.join(places)}, a setting of {', '.join(having)}?"
     siblings = [each.rpartition(".")[2] for each in known if each.rpartition(".")[0] == parent]
-    if close := closest(leaf, siblings):
-        return f"did you mean {parent}.{close}?" if parent else f"did you mean {close}?"
+    if parent and (close := closest(leaf, siblings)):
+        return f"did you mean {parent}.{close}?"
     if parent and siblings:
         return f"{parent} has: {', '.join(siblings)}"
     if parent in known:
         return f"{parent} is one setting"
     for other in PRIMARIES.values():
-        if other != primary and key.split(".")[0] in {*other.known_keys(), *other.groups}:
+        theirs = {*other.known_keys(), *other.groups}
+        if other != primary and key.split(".")[0] in theirs.difference(known):
             return f"it is a setting of `attn {other.command}`"
+        if other != primary and (places := places_of(theirs)):
+            return f"{' or '.join(places)} is a setting of `attn {other.command}`"
+    leaves = {each.rpartition(".")[2] for each in known} - DECIDED
+    if close := closest(leaf, sorted(leaves)):
+        return f"did you mean {' or '.join(keys_that_end_in(close, known))}?"
     return f"`attn {primary.command} --cfg job` prints every setting"
 
 

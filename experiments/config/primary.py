@@ -10,7 +10,7 @@ import hydra
 from omegaconf import OmegaConf
 
 from experiments.config.groups import conf_for_hydra, groups, options
-from experiments.settings.conf_files import CONF, read_conf, yaml_file
+from experiments.settings.conf_files import CONF, is_global, read_conf, yaml_file
 
 
 class Primary(NamedTuple):
@@ -32,11 +32,18 @@ class Primary(NamedTuple):
         assert isinstance(tree, dict)
         return list(_dotted_keys(tree))
 
+    def keys_of_options(self) -> Iterator[tuple[str, str]]:
+        """Yield (dotted key, group=option) for each key in the file of each option. Raises Mistake."""
+        for group in sorted(self.groups):
+            for option in options(group):
+                file = yaml_file(group, option)
+                tree, above = read_conf(file), "" if is_global(file) else f"{group}."
+                for key in _dotted_keys(tree if isinstance(tree, dict) else {}, above):
+                    yield key, f"{group}={option}"
+
     def is_of_a_group(self, key: str) -> bool:
         """Whether a dotted key is a group, or is set by the file of an option of one."""
-        group, _, rest = key.partition(".")
-        files = (read_conf(yaml_file(group, option)) for option in (options(group) if group in self.groups else ()))
-        return key in self.groups or any(rest in _dotted_keys(tree or {}) for tree in files)
+        return key in self.groups or any(key == each for each, _ in self.keys_of_options())
 
 
 PRETRAINING = Primary("config", "train")

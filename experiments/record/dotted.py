@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 
@@ -43,3 +43,9 @@ def leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]
             yield from leaves(value, f"{above}{key}.")
         else:
             yield f"{above}{key}", value
+
+
+def keys_that_end_in(last: str, known: Iterable[str]) -> list[str]:
+    """The dotted keys whose last part is `last`, in alphabetical order; it alone if it is itself one of them."""
+    found = sorted({key for key in known if key.rpartition(".")[2] == last})
+    return [last] if last in found else found

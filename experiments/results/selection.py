@@ -7,7 +7,7 @@ from pathlib import Path
 
 from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import did_you_mean
-from experiments.record.dotted import Values, value_at
+from experiments.record.dotted import Values, keys_that_end_in, leaves, value_at
 from experiments.record.result import Fields
 from experiments.results.columns import COLUMNS, NAMED, place_of
 from experiments.results.find import find_each, is_name
@@ -59,8 +59,10 @@ def _check_filter(key: str, wanted: str, results: list[Fields]) -> None:
     values = Values(results)
     above, _, last = place_of(key).rpartition(".")
     if not key or not any(isinstance(group, dict) and last in group for group in values.at(above)):
-        keys = chain.from_iterable(result["config"] or {} for result in results)
-        known = list(dict.fromkeys([*COLUMNS, *keys]))
+        settings = [result["config"] or {} for result in results]
+        if places := keys_that_end_in(last, (each for config in settings for each, _ in leaves(config))):
+            raise Mistake(f"{key}={wanted}: no run has such a setting (did you mean {' or '.join(places)}?)")
+        known = list(dict.fromkeys([*COLUMNS, *chain.from_iterable(settings)]))
         raise Mistake(f"{key}={wanted}: no run has such a setting" + did_you_mean(key, known))
     if groups := [value for value in values.at(place_of(key)) if isinstance(value, dict)]:
         inner = "kind" if "kind" in groups[0] else next(iter(groups[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from experiments.files.project import ROOT
 from experiments.files.written_yaml import read_yaml
 
 CONF = ROOT / "conf"
+GLOBAL = re.compile(r"^#\s*@package\s+_global_\s*$", re.MULTILINE)
 
 _added: list[Path] = []
 
@@ -33,6 +35,14 @@ def yaml_file(group: str, option: str) -> Path:
     """The YAML file of an option of a group; a path in the project if there is none."""
     places = [folder / group / f"{option}.yaml" for folder in conf_folders()]
     return next((path for path in places if path.is_file()), places[0])
+
+
+def is_global(path: Path) -> bool:
+    """Whether the keys of an option's file are those of the whole configuration, not of the group: `@package _global_`.
+
+    Raises OSError.
+    """
+    return GLOBAL.search(path.read_text(encoding="utf-8", errors="replace")) is not None
 
 
 def shown(path: Path) -> str:

@@ -99,6 +99,7 @@ def test_a_setting_that_is_null_in_all_runs_is_one(tmp_path, capsys):
     ("which", "sort", "message"),
     [
         (["head=6"], "loss", "head=6: no run has such a setting.*heads"),
+        (["start=random"], "loss", r"no run has such a setting \(did you mean variant.start\?\)$"),
         (["=6"], "loss", "^=6: no run has such a setting"),
         (["optimizer=muon"], "loss", "optimizer=muon: optimizer is a group of settings\n.*optimizer.learning_rate"),
         ([], "los", "--sort los: there is no such column.*loss"),
