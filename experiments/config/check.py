@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Sequence
-from typing import Any, get_args
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, get_args
 
 from omegaconf import MISSING
 from pydantic import BaseModel, ValidationError
@@ -15,9 +15,24 @@ from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.run import Settings
 from experiments.settings.variant import module_of, schema
 
-# an error: the path of its value, and what is said of it
-Error = tuple[tuple[int | str, ...], str]
 HEAD_SIZE = "${floor_divide:${hidden_size},${heads}}"  # in conf/, of key_size and value_size
+
+
+class Error(NamedTuple):
+    """An error in settings."""
+
+    path: tuple[int | str, ...]  # of its value
+    kind: str  # pydantic's word for it
+    text: str
+
+
+class WrongSettings(Mistake):
+    """A mistake about settings, which keeps the errors apart."""
+
+    def __init__(self, errors: Iterable[Error]) -> None:
+        by_text = {error.text: error for error in errors}
+        super().__init__("\n".join(by_text))
+        self.errors = [*by_text.values()]
 
 
 def from_tree(tree: dict[str, Any], sources: dict[Any, Any] | None = None) -> Settings:
@@ -25,7 +40,7 @@ def from_tree(tree: dict[str, Any], sources: dict[Any, Any] | None = None) -> Se
     sources = sources or {}
     settings, wrong = _validated(tree, class_of(tree), sources)
     if settings is None or wrong:
-        raise Mistake("\n".join(_root_errors(wrong, sources)))
+        raise WrongSettings(_root_errors(wrong, sources))
     return settings
 
 
@@ -49,13 +64,14 @@ def _checked_variant(variant: dict[Any, Any], sources: dict[Any, Any]) -> tuple[
     A dropout of 0 is 0.0 then, as the name of a run's folder tells the two apart.
     """
     if "name" not in variant:
-        return variant, [(("variant",), "variant.name is missing: conf/variant/NAME.yaml must contain name: NAME")]
+        text = "variant.name is missing: conf/variant/NAME.yaml must contain name: NAME"
+        return variant, [Error(("variant", "name"), "missing", text)]
     try:
         values = schema(module_of(variant)).model_validate(variant).model_dump()
     except ValidationError as errors:
         return variant, [*_errors(errors, variant, sources, ("variant",))]
     except Mistake as error:
-        return variant, [(("variant",), f"variant: {error}")]
+        return variant, [Error(("variant",), "value_error", f"variant: {error}")]
     return {key: values[key] for key in variant}, []
 
 
@@ -71,7 +87,7 @@ def errors_of(tree: dict[str, Any], kind: type[Settings]) -> Iterator[str]:
     try:
         kind.model_validate(tree)
     except ValidationError as errors:
-        yield from (text for _, text in _errors(errors, tree, {}))
+        yield from (error.text for error in _errors(errors, tree, {}))
 
 
 def check_written(sources: dict[str, Any], unchecked: Container[str] = ()) -> None:
@@ -81,8 +97,8 @@ def check_written(sources: dict[str, Any], unchecked: Container[str] = ()) -> No
     """
     _, wrong = _validated(_written(sources, unchecked), class_of(sources), {})
     # what is left out here is not missing
-    if sentences := [text for path, text in wrong if not (text.endswith(" is missing") and _has(sources, path))]:
-        raise Mistake("\n".join(sentences))
+    if errors := [error for error in wrong if not (error.kind == "missing" and _has(sources, error.path))]:
+        raise WrongSettings(errors)
 
 
 def _written(sources: dict[Any, Any], unchecked: Container[str], above: str = "") -> dict[str, Any]:
@@ -112,7 +128,10 @@ def _errors(
     for path, (error, *of_alternatives) in by_path.items():
         # a variant may have a width of the same expression
         too_small = not above and error["type"] == "greater_than_equal" and _source(sources, path) == HEAD_SIZE
-        yield path, _too_many_heads(tree) if too_small else sentence(error, path, sources, of_alternatives)
+        text = _too_many_heads(tree) if too_small else sentence(error, path, sources, of_alternatives)
+        kind = "missing" if error["type"] == "union_tag_not_found" else error["type"]
+        # pydantic means the whole group
+        yield Error((*path, "kind") if error["type"].startswith("union_tag") else path, kind, text)
 
 
 def _too_many_heads(tree: dict[Any, Any]) -> str:
@@ -123,10 +142,10 @@ def _too_many_heads(tree: dict[Any, Any]) -> str:
     )
 
 
-def _root_errors(errors: list[Error], sources: dict[Any, Any]) -> list[str]:
-    """The sentences about the errors, each once, without that of a value `${key}` where `key` itself has an error."""
-    wrong = {path[0] for path, _ in errors if path}
-    return [*dict.fromkeys(text for path, text in errors if _key_behind(sources, path) not in wrong)]
+def _root_errors(errors: list[Error], sources: dict[Any, Any]) -> list[Error]:
+    """The errors without that of a value `${key}` where `key` itself has an error."""
+    wrong = {error.path[0] for error in errors if error.path}
+    return [error for error in errors if _key_behind(sources, error.path) not in wrong]
 
 
 def _without_tags(tree: Any, error: Any) -> tuple[int | str, ...]:

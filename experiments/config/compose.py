@@ -15,6 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments.config.check import check_written, from_tree
 from experiments.config.command_line import check_overrides
+from experiments.config.files import files_in_messages
 from experiments.config.groups import conf_for_hydra
 from experiments.config.messages import hydra_errors_as_mistakes
 from experiments.config.pretrained import inherit
@@ -31,7 +32,8 @@ def compose(overrides: list[str]) -> Settings:
     for override in check_overrides(overrides):
         if override.is_hydra_override():
             raise Mistake(f"{override.input_line}: only `attn train` reads Hydra's own settings")
-    return resolve(compose_raw(overrides))
+    with files_in_messages(overrides, PRETRAINING):
+        return resolve(compose_raw(overrides))
 
 
 def compose_raw(overrides: list[str], primary: Primary = PRETRAINING, *, with_hydra: bool = False) -> DictConfig:

@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from experiments.config.check import from_tree
 from experiments.config.command_line import check_overrides
 from experiments.config.compose import compose_raw, interpolated
+from experiments.config.files import files_in_messages
 from experiments.config.pretrained import READ_TO_INHERIT
 from experiments.config.primary import FINETUNING, PRETRAINING, Primary
 from experiments.failures.failure import Mistake
@@ -69,12 +70,14 @@ class Composer:
         if shared not in self._by_choice:
             with self._remembered(shared, ()):
                 self._by_choice[shared] = _Composition(shared, self._primary)
+        overrides = [*shared, *(value.text for value in values)]
         try:
-            return self._by_choice[shared].settings(values)
+            with files_in_messages(overrides, self._primary):
+                return self._by_choice[shared].settings(values)
         except OmegaConfBaseException:
             # Hydra's own error says what is wrong
             with self._remembered(shared, deciding):
-                compose_raw([*shared, *(value.text for value in values)], self._primary)
+                compose_raw(overrides, self._primary)
             raise
 
     @contextmanager

@@ -17,6 +17,7 @@ from experiments.config.check import sentences
 from experiments.config.command_line import MULTIRUN_FLAGS, CommandLine, check_overrides
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.composer import Composer
+from experiments.config.files import files_in_messages
 from experiments.config.grid import Combination, grid
 from experiments.config.messages import hydra_errors_as_mistakes
 from experiments.config.primary import Primary
@@ -112,7 +113,8 @@ def plan(command: CommandLine) -> Plan:
             check_single_run(parsed)
             with open_dict(composed):
                 del composed["hydra"]
-            settings = resolve(composed)
+            with files_in_messages(overrides, primary):
+                settings = resolve(composed)
             check_none_idle(overrides, [settings.idle()])
             check_cell(settings, runs_here=True)
             return SingleRun([settings])
