@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.failures.failure import Failure
+from experiments.failures.failure import Failure, Mistake
 from experiments.record.folder import RunFolder, config_text
 from experiments.record.mirrors import wandb_server, wandb_sync
 from tests.fixtures.record import leave_result
@@ -132,7 +132,7 @@ import experiments.record.mirrors.wandb_server as tracking
 tracking.START_SECONDS = tracking.FINISH_SECONDS = 2.0
 """
 SYNC = """
-from experiments.failures.failure import Failure
+from experiments.failures.failure import Failure, Mistake
 from experiments.record.mirrors.wandb_sync import sync
 try:
     print(sync([RunFolder(path)], ("attn", None), print, runs_named=False, project_named=False))
@@ -316,12 +316,13 @@ def test_uploads_are_given_up_after_several_failures_in_a_row(monkeypatch, tmp_p
         folders = [RunFolder(tmp_path / name) for name in names]
         return wandb_sync.sync(folders, ("attn", None), said.append, runs_named=False, project_named=False)
 
-    def upload(wandb, folder, *more):
+    def upload(wandb, folder, upload, project_named):
         if folder.name in broken:
             raise ConnectionError("refused")
         return "4 steps uploaded"
 
     monkeypatch.setattr(wandb_sync, "connect", lambda: SimpleNamespace(teardown=lambda: None))
+    monkeypatch.setattr(wandb_sync, "_read", lambda *_: wandb_sync.Upload({}, [], None, {}))
     monkeypatch.setattr(wandb_sync, "_upload", upload)
     with pytest.raises(Failure, match="3 runs in a row could not be uploaded, so 2 were not tried"):
         sync()
@@ -329,6 +330,34 @@ def test_uploads_are_given_up_after_several_failures_in_a_row(monkeypatch, tmp_p
     assert said[2] == "[3/8] c: 4 steps uploaded" and "not uploaded: ConnectionError: refused" in said[5]
     broken = "ad"
     assert sync() == 2
+
+
+def test_damaged_runs_are_named_before_a_login_is_needed_and_do_not_count_as_failures_of_the_server(
+    settings, tmp_path, monkeypatch
+):
+    names, said = ("config.yaml", "metrics.jsonl", "result.json", "good", "synced.json"), []
+    for name in names:
+        finished(tmp_path / name, settings)
+        if name != "good":
+            (tmp_path / name / name).write_text("{")
+    folders = [RunFolder(tmp_path / name) for name in names]
+
+    def sync():
+        return wandb_sync.sync(folders, ("attn", None), said.append, runs_named=False, project_named=False)
+
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setattr(wandb_server, "why_offline", lambda wandb: wandb_server.NO_LOGIN)
+    with pytest.raises(Mistake, match="nobody is logged in"):
+        sync()
+    places = [line.split(": ")[:3] for line in said]
+    assert places == [
+        [f"[{number}/5] {name}", "not uploaded", str(tmp_path / name / name)]
+        for number, name in enumerate(names, 1)
+        if name != "good"
+    ]
+    monkeypatch.setattr(wandb_sync, "connect", lambda: None)
+    monkeypatch.setattr(wandb_sync, "_upload", lambda *_: "4 steps uploaded")
+    assert sync() == 4 and said[-1] == "[4/5] good: 4 steps uploaded"
 
 
 def test_sync_without_a_login_or_a_network_says_so(train):
