@@ -226,15 +226,22 @@ def load_named(settings: FileTokenizer) -> Tokenizer:
     return load(path)
 
 
-def from_vocabulary(path: Path, *, lowercase: bool) -> Tokenizer:
-    """BERT's WordPiece with the tokens of a vocab.txt, one on each line. Raises DataError."""
+def from_vocabulary(
+    path: Path, *, lowercase: bool, strip_accents: bool | None = None, split_chinese: bool = True
+) -> Tokenizer:
+    """BERT's WordPiece with the tokens of a vocab.txt, one on each line. Raises DataError.
+
+    strip_accents: whether letters lose their accents; None: if they are lower-cased. split_chinese: whether each
+    Chinese character is a word.
+    """
     try:
         lines = read_text(path).split("\n")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8") from error
     tokens = lines[:-1] if lines[-1] == "" else lines
     try:
-        return Tokenizer(_bert_wordpiece({token: i for i, token in enumerate(tokens)}, lowercase=lowercase))
+        inner = _bert_wordpiece({token: i for i, token in enumerate(tokens)}, lowercase, strip_accents, split_chinese)
+        return Tokenizer(inner)
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
 
@@ -387,14 +394,18 @@ def _wordpiece(texts: list[str], size: int, most: int | None) -> tokenizers.Toke
     )
     learner.train_from_iterator(texts, trainer)
 
-    return _bert_wordpiece(learner.get_vocab(), lowercase=True)
+    return _bert_wordpiece(learner.get_vocab())
 
 
-def _bert_wordpiece(vocabulary: dict[str, int], *, lowercase: bool) -> tokenizers.Tokenizer:
+def _bert_wordpiece(
+    vocabulary: dict[str, int], lowercase: bool = True, strip_accents: bool | None = None, split_chinese: bool = True
+) -> tokenizers.Tokenizer:
     from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     inner = Tokenizer(models.WordPiece(vocabulary, unk_token=UNK))
-    inner.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    inner.normalizer = normalizers.BertNormalizer(
+        lowercase=lowercase, strip_accents=strip_accents, handle_chinese_chars=split_chinese
+    )
     inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     inner.add_special_tokens([token for token in SPECIAL if token in vocabulary])
     inner.decoder = decoders.WordPiece()

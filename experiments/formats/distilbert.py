@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from experiments.formats.bert import BertFormat
+from experiments.settings.run import Settings
 
 SUBLAYERS = {
     "attention.q_lin": "attention.query",
@@ -35,7 +36,7 @@ class DistilBertFormat(BertFormat):
     same_values: ClassVar[Mapping[str, tuple[str, Any]]] = {
         "hidden_size": ("dim", 768),
         "layers": ("n_layers", 6),
-        "heads": ("n_heads", 12),
+        "heads": ("n_heads", int),
         "length": ("max_position_embeddings", 512),
         "model.intermediate_size": ("hidden_dim", 3072),
         "model.dropout": ("dropout", 0.1),
@@ -55,3 +56,7 @@ class DistilBertFormat(BertFormat):
         "vocab_layer_norm": "head.transform.norm",
         "vocab_projector": "head.output",
     }
+
+    def needs(self, settings: Settings) -> dict[str, Any]:
+        """Heads of any size, and embeddings as wide as the layers."""
+        return super().needs(settings) | {"model.embedding_size": settings.hidden_size}

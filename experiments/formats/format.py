@@ -88,11 +88,14 @@ class Format:
     def check(self, settings: Settings) -> None:
         """Raises Mistake that names the settings which such a model can't have."""
         tree, wrong = settings.model_dump(), []
-        for key, needed in self.needs(settings).items():
+        for key, needed in (self.needs(settings) | _of_model(settings)).items():
             choices = needed if isinstance(needed, tuple) else (needed,)
             if (value := value_at(tree, key)) not in choices:
                 has = " or ".join(map(_text, choices))
                 wrong.append(f"{key}={_text(value)}: {self.proper_name} has {has}")
+        for key, (_, default) in self.same_values.items():
+            if default is not None and value_at(tree, key) is None:
+                wrong.append(f"{key}=null: {self.proper_name} has a number")
         if wrong:
             raise Mistake("; ".join(wrong))
 
@@ -181,6 +184,13 @@ class Format:
     def note(self, settings: Settings) -> str | None:
         """A note for the user of an export."""
         return None
+
+
+def _of_model(settings: Settings) -> dict[str, Any]:
+    """What the attention of every format has as the rest of the model does, if the variant has the setting at all."""
+    model = settings.model
+    needed = {"linear_bias": model.linear_bias, "dropout": model.attention_dropout}
+    return {f"variant.{key}": value for key, value in needed.items() if key in settings.variant}
 
 
 def formats() -> dict[str, Format]:

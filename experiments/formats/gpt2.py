@@ -45,7 +45,7 @@ class Gpt2Format(Format):
     same_values: ClassVar[Mapping[str, tuple[str, Any]]] = {
         "hidden_size": ("n_embd", 768),
         "layers": ("n_layer", 12),
-        "heads": ("n_head", 12),
+        "heads": ("n_head", int),
         "length": ("n_positions", 1024),
         "variant.scaled": ("scale_attn_weights", True),
         "model.intermediate_size": ("n_inner", None),

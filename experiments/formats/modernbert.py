@@ -50,7 +50,7 @@ class ModernBertFormat(Format):
     same_values: ClassVar[Mapping[str, tuple[str, Any]]] = {
         "hidden_size": ("hidden_size", 768),
         "layers": ("num_hidden_layers", 22),
-        "heads": ("num_attention_heads", 12),
+        "heads": ("num_attention_heads", int),
         "length": ("max_position_embeddings", 8192),
         "model.intermediate_size": ("intermediate_size", 1152),
         "model.norm_epsilon": ("norm_eps", 1e-5),

@@ -11,14 +11,16 @@ from experiments.data.tokenizer import Tokenizer, from_vocabulary, load
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import first_line
 from experiments.files.disk import read_bytes
+from experiments.formats.keys import read, require
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+TOKENIZER_CONFIG = "tokenizer_config.json"
 INDEX = "*.index.json"  # of weights in several files
-TEXTS = [CONFIG, "tokenizer.json", "tokenizer_config.json", "vocab.txt", INDEX]
+TEXTS = [CONFIG, "tokenizer.json", TOKENIZER_CONFIG, "vocab.txt", INDEX]
 
 
 def find_checkpoint(name: str) -> tuple[Path, str]:
@@ -91,14 +93,24 @@ def read_weights(folder: Path) -> tuple[Path, Mapping[str, Tensor]]:
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer.json, or WordPiece of vocab.txt: lower-cased unless tokenizer_config.json says otherwise."""
+    """The tokenizer.json, or WordPiece of vocab.txt as tokenizer_config.json says; lower-cased if it says nothing."""
     if (folder / "tokenizer.json").is_file():
         return load(folder / "tokenizer.json")
     if not (folder / "vocab.txt").is_file():
         raise Mistake(f"{folder}: there is neither tokenizer.json nor vocab.txt")
-    path = folder / "tokenizer_config.json"
-    tokenizer_config = _mapping(path) if path.is_file() else {}
-    return from_vocabulary(folder / "vocab.txt", lowercase=bool(tokenizer_config.get("do_lower_case", True)))
+    path = folder / TOKENIZER_CONFIG
+    config = _mapping(path) if path.is_file() else {}
+    require(config, {"do_basic_tokenize": True}, TOKENIZER_CONFIG)
+
+    def flag(key: str) -> bool:
+        return bool(read(config, key, True, file=TOKENIZER_CONFIG))
+
+    return from_vocabulary(
+        folder / "vocab.txt",
+        lowercase=flag("do_lower_case"),
+        strip_accents=None if config.get("strip_accents") is None else flag("strip_accents"),
+        split_chinese=flag("tokenize_chinese_chars"),
+    )
 
 
 def _mapping(path: Path) -> dict[str, Any]:

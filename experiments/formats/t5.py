@@ -125,17 +125,20 @@ class T5Format(Format):
         model = settings.model
         return {
             "num_decoder_layers": model.layers,
+            # transformers has no use for it, but an import
+            "n_positions": model.length,
             "feed_forward_proj": THEIR_FEED_FORWARDS[model.gated, model.activation],
             "tie_word_embeddings": model.tied and model.output_scaled,
         }
 
     def needs(self, settings: Settings) -> dict[str, Any]:
-        """Multi-head attention, scaled or not, with any key size, and an activation that has a name."""
+        """Multi-head attention, scaled or not, with any key size, one dropout, and an activation that has a name."""
         model = settings.model
         return {
             **self.fixed_settings,
             **self.variant_of(settings),
             "value_size": settings.key_size,
+            "model.attention_dropout": model.dropout,
             "model.activation": "gelu_tanh" if model.gated and model.activation == "gelu" else model.activation,
         }
 

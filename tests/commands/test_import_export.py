@@ -22,6 +22,7 @@ from experiments.failures.failure import Failure, Mistake
 from experiments.formats import format as format_module
 from experiments.formats.bert import BertFormat
 from experiments.formats.format import formats
+from experiments.formats.source import read_tokenizer
 from experiments.heads.options import HeadsOptions
 from experiments.model.build import build
 from experiments.record.checkpoint_file import load_weights
@@ -206,6 +207,35 @@ def test_what_can_not_be_imported_is_named_and_leaves_nothing(bert, tmp_path, da
     with pytest.raises(Mistake, match=said):
         import_checkpoint(str(bert), "mine", tmp_path / "runs", [])
     assert not (tmp_path / "runs/mine").exists()
+
+
+@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize("options", [{}, {"strip_accents": None}, {"strip_accents": False}, {"strip_accents": True},
+                                     {"tokenize_chinese_chars": False}])  # fmt: skip
+def test_a_vocabulary_splits_texts_as_its_configuration_says(tmp_path, options, lowercase):
+    letters = "a\u00e9e\u00dcu\u4eca\u5929Cc"
+    vocabulary = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters)]
+    (tmp_path / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
+    config = {"tokenizer_class": "BertTokenizer", "do_lower_case": lowercase, **options}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    theirs = transformers.BertTokenizer(vocab=str(tmp_path / "vocab.txt"), do_lower_case=lowercase, **options)
+    texts = ["ca\u00e9 \u00dcu", "\u4eca\u5929a C\u00c9"]
+    for text, ours in zip(texts, read_tokenizer(tmp_path).encode(texts), strict=True):
+        assert ours.tolist() == theirs(text, add_special_tokens=False)["input_ids"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"do_lower_case": "false"}, "do_lower_case = 'false' of tokenizer_config.json: must be true or false"),
+        ({"strip_accents": 1}, "strip_accents = 1 of tokenizer_config.json: must be true or false"),
+        ({"do_basic_tokenize": False}, "do_basic_tokenize = false of tokenizer_config.json: only true can be"),
+    ],
+)
+def test_what_the_configuration_of_a_vocabulary_may_not_say_is_named(bert, tmp_path, options, said):
+    (bert / "tokenizer_config.json").write_text(json.dumps(options))
+    with pytest.raises(Mistake, match=said):
+        import_checkpoint(str(bert), "mine", tmp_path / "runs", [])
 
 
 def test_a_bug_is_not_blamed_on_the_file(bert, tmp_path, monkeypatch):

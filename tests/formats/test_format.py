@@ -8,6 +8,7 @@ import re
 import pytest
 import torch
 
+from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
 from experiments.formats.format import Format, format_of
 from tests.formats.released import CONFIGS
@@ -74,6 +75,48 @@ def test_an_output_embedding_of_its_own_is_refused_where_the_two_are_tied(family
     assert "head.output.weight" not in format.from_hugging_face(state | {f"{output}.weight": torch.ones(3, 2)})
     with pytest.raises(Mistake, match=f"differs from the input embedding; {format.proper_name} ties the two"):
         format.from_hugging_face(state | {f"{output}.weight": torch.zeros(3, 2)})
+
+
+def exported(format: Format, config: dict, key: str, value: object) -> dict:
+    """The config.json of the model of another one, with another value of a setting."""
+    words = [word for word in format.overrides(format.completed(config, {})) if not word.startswith(f"{key}=")]
+    return format.config(compose([*words, f"{key}={value}"]), 31)
+
+
+@pytest.mark.parametrize("key", ["linear_bias", "dropout"])
+def test_what_the_attention_alone_has_is_refused_by_name(published, key):
+    format, _ = published
+    value = str(not format.fixed_settings["model.linear_bias"]).lower() if key == "linear_bias" else 0.4
+    with pytest.raises(Mistake, match=rf"^variant.{key}={value}: {re.escape(format.proper_name)} has "):
+        exported(*published, f"variant.{key}", value)
+
+
+@pytest.mark.parametrize(
+    ("family", "key", "value"),
+    [
+        ("bert", "model.initial_std", "null"), ("gpt2", "model.initial_std", "null"),
+        ("distilbert", "model.embedding_size", 12), ("t5", "model.attention_dropout", 0.3),
+    ],
+)  # fmt: skip
+def test_what_a_config_has_no_key_for_is_refused_by_name(family, key, value):
+    with pytest.raises(Mistake, match=f"^{key}={value}: {format_of(family).proper_name} has "):
+        exported(format_of(family), CONFIGS[family], key, value)
+
+
+def test_the_length_comes_back(published):
+    format, config = published
+    again = exported(format, config, "model.branches_scaled", "false")
+    key = next(key for key in ("n_positions", "max_position_embeddings") if key in config)
+    assert again[key] == config[key] - format.first_position(config)
+
+
+@pytest.mark.parametrize(
+    ("family", "key"), [("gpt2", "n_head"), ("distilbert", "n_heads"), ("modernbert", "num_attention_heads")]
+)
+def test_the_number_of_heads_which_no_weight_shows_must_be_in_the_config(family, key):
+    without = {name: value for name, value in CONFIGS[family].items() if name != key}
+    with pytest.raises(Mistake, match=f"config.json lacks {key}, which must be a whole number"):
+        format_of(family).overrides(without)
 
 
 def test_true_is_no_number_and_a_whole_number_is_one():
