@@ -7,6 +7,7 @@ from pathlib import Path
 from experiments.failures.failure import Failure, Mistake
 from experiments.failures.wording import first_line
 
+SERVER_ERROR = 500  # the least status of an answer about an error of the server's
 EXPORTED = ("config.json", "model.safetensors", "tokenizer.json")
 
 
@@ -14,7 +15,7 @@ def push(folder: Path, name: str) -> None:
     """Send an exported folder to the hub as owner/name, which becomes a new commit if the name exists there.
 
     Raises Mistake if the folder is no export, if nobody is logged in, or if the hub refuses it. Raises Failure if
-    the hub cannot be reached.
+    the hub cannot be reached, or fails itself.
     """
     import huggingface_hub
     from huggingface_hub import errors
@@ -32,9 +33,10 @@ def push(folder: Path, name: str) -> None:
             f"{name!r} can be no name on the Hugging Face hub", "OWNER/NAME, of letters, digits, -, _ and ."
         ) from error
     except errors.HfHubHTTPError as error:
-        raise Mistake(
-            f"{name}: the Hugging Face hub refuses it: {error.server_message or first_line(error)}"
-        ) from error
+        said = error.server_message or first_line(error)
+        if (status := error.response.status_code) >= SERVER_ERROR:
+            raise Failure(f"{name}: the Hugging Face hub has an error of its own ({status}): {said}") from error
+        raise Mistake(f"{name}: the Hugging Face hub refuses it: {said}") from error
     except Exception as error:
         # every library beneath the hub's has exceptions of its own
         raise Failure(f"{name}: cannot be sent to the Hugging Face hub: {first_line(error)}") from error

@@ -25,7 +25,9 @@ class Hub(BaseHTTPRequestHandler):
         if self.path == "/api/repos/create":
             wanted = json.loads(body)
             owner = wanted["organization"] or "somebody"
-            if owner != "somebody":
+            if owner == "broken":
+                self._answer(501, {"error": "no storage"})
+            elif owner != "somebody":
                 self._answer(403, {"error": f"no rights of {owner}"})
             elif wanted["name"] == "old":
                 self._answer(409, {"error": "it exists", "url": f"{self.server.url}/somebody/old"})
@@ -103,6 +105,14 @@ def test_a_folder_is_one_commit_in_a_new_or_an_old_name(shell: Attn, hub, folder
     assert (refused.returncode, refused.stderr) == (
         2, "attn push: else/mine: the Hugging Face hub refuses it: no rights of else\n",
     )  # fmt: skip
+
+
+@pytest.mark.usefixtures("log_in")
+def test_an_error_of_the_hub_is_not_a_mistake(shell: Attn, hub, folder, environment, monkeypatch):
+    monkeypatch.setitem(environment, "HF_ENDPOINT", hub.url)
+    done = shell("push", "mine", "broken/mine")
+    said = "attn push: broken/mine: the Hugging Face hub has an error of its own (501): no storage\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 @pytest.mark.usefixtures("log_in")
