@@ -10,7 +10,7 @@ from experiments.commands.export_custom import CUSTOM, custom_model
 from experiments.config.recorded import pretraining
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
-from experiments.files.disk import why_no_folder
+from experiments.files.disk import why_no_folder, why_no_new_folder
 from experiments.files.durable import new_folder, or_elsewhere, to_json
 from experiments.record.folder import TOKENIZER, RunFolder
 from experiments.results.find import find_run
@@ -80,7 +80,7 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
     if target.exists() and target.samefile("."):
         # a shell would go on in the folder that was replaced
         raise Mistake(f"{target} is the current folder, which an export would replace", "name another folder")
-    if (reason := why_no_folder(target)) is not None:
+    if (reason := why_no_folder(target) or why_no_new_folder(target.absolute().parent)) is not None:
         raise Mistake(f"{target}: {reason}", "name another folder")
     run = RunFolder(find_run(name, runs))
     settings = pretraining(run)

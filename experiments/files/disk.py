@@ -7,6 +7,7 @@ import fcntl
 import io
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
@@ -15,6 +16,7 @@ from typing import Any, BinaryIO
 
 LARGEST_READ = 1 << 30  # bytes of a file that is read whole
 IN_THE_WAY = "a file stands where a folder should be"
+FOLDER_IN_THE_WAY = "a folder stands where a file should be"
 
 
 class UnreadableError(PermissionError):
@@ -50,7 +52,10 @@ def open_regular(path: Path) -> BinaryIO:
     except PermissionError as error:
         raise UnreadableError(error.errno, error.strerror, str(path)) from None
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, FOLDER_IN_THE_WAY, str(path))
+        if not stat.S_ISREG(mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         return io.BufferedReader(_NamedFile(descriptor, path))
     except BaseException:
@@ -145,6 +150,20 @@ def why_no_folder(path: Path) -> str | None:
         return IN_THE_WAY
     except OSError as error:
         return error.strerror if error.errno == errno.ENAMETOOLONG else None
+
+
+def why_no_new_folder(path: Path) -> str | None:
+    """The reason why this process cannot make a folder at a path; None if it can, or if only the disk is full.
+
+    It makes one in the nearest folder that there is, and removes it.
+    """
+    while not path.is_dir():
+        path = path.parent
+    try:
+        tempfile.TemporaryDirectory(dir=path).cleanup()
+    except OSError as error:
+        return None if error.errno in (errno.ENOSPC, errno.EDQUOT) else f"no folder can be made in {path}"
+    return None
 
 
 def make_folder(path: Path) -> None:

@@ -16,7 +16,16 @@ from typing import Any
 
 from experiments.failures.failure import Failure, refusal
 from experiments.files.digest import sealed, unsealed
-from experiments.files.disk import IN_THE_WAY, UnreadableError, lock_file, make_folder, read_bytes, take_lock, to_disk
+from experiments.files.disk import (
+    FOLDER_IN_THE_WAY,
+    IN_THE_WAY,
+    UnreadableError,
+    lock_file,
+    make_folder,
+    read_bytes,
+    take_lock,
+    to_disk,
+)
 from experiments.files.plain import from_json
 
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
@@ -39,7 +48,7 @@ _REASONS: dict[int, tuple[str, str | None]] = {
     errno.ENOLCK: _NO_LOCKS,
     errno.ENOSYS: _NO_LOCKS,
     errno.ENOTSUP: _NO_LOCKS,
-    errno.EISDIR: ("a folder stands where a file should be", "remove it"),
+    errno.EISDIR: (FOLDER_IN_THE_WAY, "remove it"),
     errno.ENOTEMPTY: ("another process has made this folder in the meantime", None),
 }
 _LOCK = ".partial.lock"  # ending of the lock of an unfinished file or folder

@@ -211,9 +211,10 @@ class RunFolder:
     def tokenizer_file(self) -> Path:
         """The file of the run's tokenizer, which exists."""
         path = self.path / TOKENIZER
-        if not path.exists():
+        if not path.is_file():
             way = f"restore it, or remove {RESULT} and repeat the command that made the run"
-            raise RunFolderError(f"{path}: the run lacks its tokenizer; {way}")
+            there = ", because a folder stands in its place" if path.is_dir() else ""
+            raise RunFolderError(f"{path}: the run lacks its tokenizer{there}; {way}")
         return path
 
     @or_other_runs()

@@ -275,6 +275,8 @@ def test_a_target_that_cannot_be_made_is_said_with_what_an_export_can_choose(ber
     (tmp_path / "file").touch()
     with pytest.raises(Mistake, match=r"file/there: a file stands where a folder should be\n  name another folder$"):
         export_run("mine", tmp_path / "file" / "there", tmp_path / "runs", "best", None)
+    with pytest.raises(Mistake, match=r"^/proc/there/deep: no folder can be made in /proc\n  name another folder$"):
+        export_run("mine", Path("/proc/there/deep"), tmp_path / "runs", "best", None)
     # a file that comes there while the model is loaded
     monkeypatch.setattr("experiments.commands.export_checkpoint.why_no_folder", lambda path: None)
     with pytest.raises(Failure, match=r"file/there: a file stands .*; remove it, or name another FOLDER$"):

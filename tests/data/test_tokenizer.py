@@ -196,7 +196,7 @@ def test_what_is_no_tokenizer_is_said(trained: Tokenizer, tmp_path: Path) -> Non
 def test_a_file_that_cannot_be_read_is_not_called_something_else(tmp_path: Path) -> None:
     path = tmp_path / "tokenizer.json"
     path.mkdir()
-    with pytest.raises(DataError, match=f"^{path}: it is not a regular file$"):
+    with pytest.raises(DataError, match=f"^{path}: a folder stands where a file should be; remove it$"):
         load(path)
 
 

@@ -169,6 +169,20 @@ def test_a_damaged_file_is_named(folder, name, read, content):
         getattr(folder, read)()
 
 
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("config.yaml", RunFolder.config), ("environment.json", RunFolder.environment),
+        ("result.json", RunFolder.result), ("metrics.jsonl", lambda folder: folder.metrics.read()),
+        ("tokenizer.json", RunFolder.tokenizer_file),
+    ],
+)  # fmt: skip
+def test_a_folder_in_place_of_a_file_is_called_one(tmp_path, name, read):
+    (tmp_path / name).mkdir()
+    with pytest.raises((RunFolderError, DiskError), match=rf"{re.escape(name)}: .*a folder stands "):
+        read(RunFolder(tmp_path))
+
+
 def test_a_result_of_another_version_is_not_called_damaged(folder):
     write_sealed(folder.path / "result.json", {"status": "done", "energy": 1.0})
     with pytest.raises(
