@@ -38,6 +38,8 @@ LAYER_KEYS = {
 STEP_KEYS = LAYER_KEYS | {
     "objective", "tokenizer", "optimizer", "layers", "norm", "learning_rate", "trainer.micro_batch",
 }  # fmt: skip
+MAY_CHOOSE_PAIRS = {"objective", "model", "experiment"}  # groups whose options may choose an objective of pairs
+RANDOM_BATCHES = "it times random batches of the given sizes"
 UNREAD_KEYS = {"optimizer.clip"}
 CONTENDERS_AT_ONCE = 64  # contenders of the same sizes, each of which is a process
 
@@ -48,6 +50,8 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
         from experiments.bench.figure import check_plot
 
         check_plot(plot)
+    if options.scope != "answer":
+        _check_no_data(overrides, options.scope)
     planned = plan(CommandLine(overrides, ["-m"]))
     if isinstance(planned, Delegated | OptunaSearch):
         raise Mistake(f"{planned.chosen}: a bench times every combination on this machine", "leave them out")
@@ -111,15 +115,24 @@ def _answer(overrides: list[str], cells: list[Settings], options: BenchOptions, 
     return ExitCode.FAILED if failed else ExitCode.DONE
 
 
+def _check_no_data(overrides: list[str], scope: Scope) -> None:
+    """Raises Mistake for settings of data that no contender reads, before `plan` asks for those that are missing."""
+    chosen = {text.partition("=")[0] for text in overrides}
+    if scope == "attention" or chosen.isdisjoint(MAY_CHOOSE_PAIRS):
+        for text, key, group in unread_settings(overrides, ()):
+            if group == "data":
+                raise Mistake(f"{text}: a bench does not use {key}", RANDOM_BATCHES)
+
+
 def _check_read(overrides: list[str], cells: list[Settings], scope: Scope) -> None:
     """Raises Mistake for a setting that does not affect the timed work, and for missing sentence pairs."""
     # a batch is made up; but which objective goes with pairs is checked against the data
-    of_pairs = all(cell.objective.reads_pairs for cell in cells)
+    of_pairs = scope == "step" and all(cell.objective.reads_pairs for cell in cells)
     read = {"attention": LAYER_KEYS, "step": STEP_KEYS}[scope] | ({"data"} if of_pairs else set())
     unread = UNREAD_KEYS | (keys_around_attention() if scope == "attention" else set())
     for text, key, group in unread_settings(overrides, read, unread):
         if {key, group} & STEP_KEYS and key not in UNREAD_KEYS:
             raise Mistake(f"{text}: --scope {scope} does not use {key}", "it times one layer; --scope step uses it")
-        raise Mistake(f"{text}: a bench does not use {key}", "it times random batches of the given sizes")
+        raise Mistake(f"{text}: a bench does not use {key}", RANDOM_BATCHES)
     if of_pairs:
         check_data(cells)

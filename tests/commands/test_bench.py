@@ -319,6 +319,8 @@ def test_a_row_shows_its_threads_and_has_the_floor_of_as_many(monkeypatch):
         (["heds=3"], "heads"),
         (["variant=talkin"], "talking_heads"),
         (["data=text", "data.train=nope.txt", "--scope", "step"], "data=text: a bench does not use data"),
+        (["data=text"], "data=text: a bench does not use data"),
+        (["data=text", "--scope", "step"], "data=text: a bench does not use data"),
         (["layers=3"], "layers=3: --scope attention does not use layers\n  it times one layer; --scope step uses it"),
         (["model.position=alibi"], "--scope attention does not use model.position\n  it times one layer"),
         (["optimizer.weight_decay=0"], "--scope attention does not use optimizer.weight_decay"),
