@@ -102,7 +102,9 @@ def _measured(configuration: Configuration, results: Sequence[Fields]) -> Measur
 def _compared(one: Measured, baseline: Measured) -> Compared:
     shared = sorted(one.losses.keys() & baseline.losses.keys())
     paired = {seed: one.losses[seed] - baseline.losses[seed] for seed in shared}
-    compared = Compared("", ">", paired, -1, MARGIN, (one.name, baseline.name))
+    compared = Compared(
+        "validation_loss", f"{one.name} < {baseline.name}", ">", paired, -1, MARGIN, (one.name, baseline.name)
+    )
     both = (one, baseline)
     reasons = stuck_marks(compared.rows, {each.name: each.stuck for each in both})
     gains = {each.name: each.late_gain for each in both if each.late_gain is not None}

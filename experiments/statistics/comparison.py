@@ -52,7 +52,8 @@ class Compared:
     if a positive difference is on the claimed side, else -1.
     """
 
-    sentence: str
+    metric: str  # what is compared, such as `validation_loss` or `log step time`
+    formula: str  # the two sides and the sign between them
     relation: Relation
     differences: dict[int, float]
     sense: int
@@ -63,6 +64,11 @@ class Compared:
     barred: Sequence[ClaimOutcome] = ()  # outcomes that a row may still undo; without marks, another one stands
     later: Sequence[Mark] = ()  # marks that it would have once it is resolved, if means and spreads stay the same
     steps: Sequence[Compared] = ()  # neighbours of a trend: shown, but they decide nothing
+
+    @property
+    def sentence(self) -> str:
+        """The metric and the formula."""
+        return f"{self.metric}: {self.formula}"
 
     @property
     def values(self) -> list[float]:

@@ -254,8 +254,8 @@ def _score(part: Statement, claim: Claim, budget: Budget, measures: Measures, ev
     contrasts = _differences(part, measures.score, measures, lambda value: value)
     differences = {seed: contrast + part.constant for seed, contrast in contrasts.items()}
     made = Compared(
-        f"{budget.score_name}: {written}", part.relation, differences, sense, margin,
-        part.rows, evidence, steps=[_score(step, claim, budget, measures, evidence) for step in part.steps],
+        budget.score_name, written, part.relation, differences, sense, margin, part.rows, evidence,
+        steps=[_score(step, claim, budget, measures, evidence) for step in part.steps],
     )  # fmt: skip
     # a cell that fails to train is what a claim of failure is about
     exempt = claim.of_failure and part.relation == ">"
@@ -271,15 +271,15 @@ def _score(part: Statement, claim: Claim, budget: Budget, measures: Measures, ev
 def _step_time(part: Statement, measures: Measures) -> Compared:
     # a plan is one of seeds, and not of the bench's rounds
     differences = _differences(part, measures.step_time, measures, math.log)
-    return Compared(f"log step time: {part}", part.relation, differences, 1, TIME_MARGIN, part.rows, Anytime())
+    return Compared("log step time", str(part), part.relation, differences, 1, TIME_MARGIN, part.rows, Anytime())
 
 
 def _parameters(part: Inequality, measures: Measures) -> Exact:
     differences = _differences(part, measures.parameters, measures, lambda value: value)
     right = arithmetic(part.right, measures.sizes[part.rows[0]]) if part.relation == "=" else None
-    sentence = f"parameters: {part}" + (f" = {right:g}" if right is not None else "")
+    formula = str(part) + (f" = {right:g}" if right is not None else "")
     is_true = all(value == right if right is not None else value > 0 for value in differences.values())
-    return Exact(sentence, part.relation, differences, 1, 0.0, part.rows, is_true=is_true)
+    return Exact("parameters", formula, part.relation, differences, 1, 0.0, part.rows, is_true=is_true)
 
 
 def _differences(
@@ -303,7 +303,7 @@ def _what_would_resolve(claim: Claim, judged: Judged, outlook: Outlook, where: s
     where: the scheme of positions, in words; under another one, the claim may need more.
     """
     unit, comparisons, undecided = claim.paired_by, judged.comparisons, judged.undecided
-    if unpaired := [_formula(comparison) for comparison in comparisons if not comparison.values]:
+    if unpaired := [comparison.formula for comparison in comparisons if not comparison.values]:
         which = joined(unpaired) if len(unpaired) < len(comparisons) else "any comparison"
         return f"no {unit} has all the rows of {which}"
     if any(isinstance(each.evidence, Waiting) for each in undecided):
@@ -328,8 +328,4 @@ def _undecided(comparison: Compared, unit: str) -> str:
     half, alone = half_width(comparison), comparison.word()
     width = f"+-{half:.2g}" if math.isfinite(half) else f"too few {unit}s for an interval"
     corrected = "" if alone == "not resolved" else f", {alone} only without Holm's correction"
-    return f"{_formula(comparison)} ({width}{corrected})"
-
-
-def _formula(comparison: Compared) -> str:
-    return comparison.sentence.partition(": ")[2]
+    return f"{comparison.formula} ({width}{corrected})"

@@ -17,7 +17,7 @@ RELATIONS: tuple[Relation, ...] = (">", ">~", "~")
 
 def compared(mean: float, relation: Relation = ">", scale: float = 1.0) -> Compared:
     """Differences around a mean, of which a negative one is claimed."""
-    return Compared("", relation, {seed: mean + scale * each for seed, each in enumerate(NOISE)}, -1, 0.1)
+    return Compared("", "", relation, {seed: mean + scale * each for seed, each in enumerate(NOISE)}, -1, 0.1)
 
 
 @given(

@@ -207,7 +207,7 @@ def test_sameness_is_reversed_beyond_the_margin_only():
 @settings(max_examples=200)
 def test_a_word_is_what_the_interval_shows(values, margin, relation, sense, planned):
     differences = dict(enumerate(values))
-    made = Compared("", relation, differences, sense, margin, evidence=Planned() if planned else Anytime())
+    made = Compared("", "", relation, differences, sense, margin, evidence=Planned() if planned else Anytime())
     bounds = made.interval or (-math.inf, math.inf)
     low, high = sorted(sense * bound for bound in bounds)
     # where a bound lies on an edge, rounding decides
@@ -241,7 +241,7 @@ def test_how_many_seeds_are_needed_is_what_then_decides():
     for count, expected in ((needed, "holds"), (needed - 1, "not resolved")):
         part = noise[:count]
         part = (part - part.mean()) / part.std(ddof=1)
-        grown = Compared("", ">", dict(enumerate(made.mean + deviation * part)), -1, 0.1)
+        grown = Compared("", "", ">", dict(enumerate(made.mean + deviation * part)), -1, 0.1)
         assert grown.word() == expected
 
 

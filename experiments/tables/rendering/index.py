@@ -228,9 +228,8 @@ def _size_of(verdict: Verdict, schemes: Sequence[str], word: str, report: Report
     if not shown:
         return ""
     comparisons, means = [each[0] for each in shown], [each[1] for each in shown]
-    metric = comparisons[0].sentence.partition(":")[0]
+    metric = comparisons[0].metric
     written = _ratio if metric.startswith("log ") else "{:+.3g}".format
-    metric = metric.removeprefix("log ")
     beside = ", less than the margin" if all(map(is_small, comparisons)) else ""
     if verdict.claim.paired_by == "seed":
         beside += "".join(
@@ -244,7 +243,7 @@ def _size_of(verdict: Verdict, schemes: Sequence[str], word: str, report: Report
     covered = ""
     if len(known) == len(bounds):
         covered = f" [{written(min(low for low, _ in known))}, {written(max(high for _, high in known))}]"
-    return f"{metric} {size}{covered}{beside}"
+    return f"{metric.removeprefix('log ')} {size}{covered}{beside}"
 
 
 def _compared(finding: Finding, word: str) -> list[Compared]:
