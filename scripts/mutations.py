@@ -231,7 +231,7 @@ MUTATIONS = [
     ),
     Mutation("experiments/tables/seeds.py", "-(-least // BLOCK)", "0", "tables/test_seeds.py"),
     Mutation(
-        "experiments/statistics/plateau.py",
+        "experiments/statistics/marks.py",
         "distance = compared.distance(outcome)",
         "distance = abs(compared.mean or 0.0)",
         "tables/test_verdict.py",

@@ -13,7 +13,7 @@ from experiments.results.configurations import Configuration
 from experiments.statistics.comparison import Compared, MarkKind, Word, claim_p_value, claim_word
 from experiments.statistics.evidence import ALPHA, Anytime, finite_half_width, mean_and_deviation, standard_error
 from experiments.statistics.holm import holm_levels, next_level
-from experiments.statistics.plateau import late_marks, mean_late_gain, stuck, stuck_marks
+from experiments.statistics.marks import late_marks, mean_late_gain, stuck_marks, why_stuck
 
 MARGIN = 0.01  # nats: a difference that would matter
 DEFAULT = "multi_head"  # variant of the first baseline, if there is one
@@ -93,7 +93,7 @@ def of_seeds(configuration: Configuration, results: Sequence[Fields]) -> dict[in
 def _measured(configuration: Configuration, results: Sequence[Fields]) -> Measured:
     ended = [results[run] for run in configuration.finished.values()]
     diverged = sum(results[run]["status"] == "nan" for run in configuration.runs)
-    reasons = stuck(ended, diverged, len(configuration.runs))
+    reasons = why_stuck(ended, diverged, len(configuration.runs))
     variant = str(value_at(results[configuration.runs[0]], COLUMNS["variant"]))
     losses = of_seeds(configuration, results)
     return Measured(configuration.name, variant, losses, reasons, mean_late_gain(ended))

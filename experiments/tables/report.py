@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.statistics.comparison import MarkKind
 from experiments.statistics.evidence import Anytime, Evidence, Interval, interval, standard_error
-from experiments.statistics.plateau import mean_late_gain
+from experiments.statistics.marks import mean_late_gain
 from experiments.tables.conditions import (
     distinct,
     facts,

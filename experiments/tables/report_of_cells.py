@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -11,11 +11,12 @@ from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.record.dotted import leaves, value_at
 from experiments.record.result import Fields
+from experiments.statistics.comparison import MarkKind
+from experiments.statistics.marks import unknown_gain, why_stuck
 from experiments.tables.conditions import CellOutcomes, Conditions, distinct, facts_of_cells, notes_of_cells
 from experiments.tables.definition.published import Published, PublishedNumber
 from experiments.tables.definition.request import Request, RowUnderScheme, configuration_key
 from experiments.tables.definition.table import Budget, TableRow
-from experiments.tables.marks import stuck_of
 from experiments.tables.report import Line, Report, first_known, mean_of_known, ratios_by_round
 from experiments.tables.sources.source import CellOutcome, Outcomes, Source
 
@@ -44,7 +45,7 @@ def report_of_cells(
          for key, of in configurations.items()},
         {key: _measured(request, of, of_rows[key], seconds) for key, of in configurations.items()},
         list(_by_seed(request, outcomes, _scores(request.budget, outcomes))),
-        {key: stuck for key, of_row in of_rows.items() if (stuck := stuck_of(of_row, request.budget))},
+        {key: stuck for key, of_row in of_rows.items() if (stuck := _stuck(of_row, request.budget))},
         seconds, printed, conditions.evidence, conditions.plan,
         list(facts_of_cells(request, outcomes, conditions)),
         list(notes_of_cells(request, outcomes, conditions.step_times)),
@@ -54,7 +55,7 @@ def report_of_cells(
 def _check_score(request: Request, outcomes: CellOutcomes) -> None:
     """Raises Mistake if no finished cell has the score. Only a result says which numbers a function returns."""
     place, source = request.budget.score, request.table.source
-    results = [outcome.result for outcome in outcomes.values() if outcome.state == "done"]
+    results = _results(outcomes.values())
     if source == "runs" or not results or any(value_at(result, place) is not None for result in results):
         return
     known = [key for key, value in leaves(results[0]) if isinstance(value, int | float)]
@@ -73,8 +74,8 @@ def _with_finite_score(outcome: CellOutcome, place: str) -> CellOutcome:
 def _scores(budget: Budget, outcomes: CellOutcomes) -> dict[str, dict[int, float]]:
     """The scores of finished cells, and the stand-in that the budget gives to diverged ones: the worst of its kind."""
     scores: dict[str, dict[int, float]] = {}
-    done = [outcome.result for outcome in outcomes.values() if outcome.state == "done"]
-    stand_ins = [value for result in done if budget.diverged and (value := value_at(result, budget.diverged))]
+    results = _results(outcomes.values())
+    stand_ins = [value for result in results if budget.diverged and (value := value_at(result, budget.diverged))]
     worst = max if budget.better == "lower" else min
     for (row, seed), outcome in outcomes.items():
         value = value_at(outcome.result, budget.score) if outcome.state == "done" else None
@@ -107,6 +108,19 @@ def _machines(result: Fields) -> str | None:
     return ", then ".join(distinct(devices)) or None
 
 
+def _stuck(outcomes: Sequence[CellOutcome], budget: Budget) -> dict[MarkKind, str]:
+    """Reasons why a row may not decide any claim, from the outcomes of its cells.
+
+    A row is stuck if a cell diverged or ended at the plateau, or if it is not known what the last tenth of its training
+    gained. Rows of computed cells have no loss of a unigram model, and no mark.
+    """
+    results = _results(outcomes)
+    reasons = why_stuck(results, sum(outcome.state == "diverged" for outcome in outcomes), len(outcomes))
+    if budget.score == "validation_loss" and (why := unknown_gain(results)):
+        reasons["unknown gain"] = why
+    return reasons
+
+
 def _printed(rows: Mapping[str, TableRow], published: Published | None) -> dict[str, dict[str, PublishedNumber]]:
     if published is None:
         return {}
@@ -132,7 +146,7 @@ def _measured(
     request: Request, of: RowUnderScheme, outcomes: Sequence[CellOutcome], step_seconds: Mapping[str, dict[int, float]]
 ) -> Line:
     """Numbers of the finished cells and of the bench: means and medians, but the most of the memory."""
-    results = [outcome.result for outcome in outcomes if outcome.state == "done"]
+    results = _results(outcomes)
     places = [*request.columns, "steps", "tokens", "processor_seconds"]
     seconds = step_seconds.get(of.key, {})
     ratios = ratios_by_round(seconds, step_seconds.get(configuration_key(request.table.baseline, of.scheme), {}))
@@ -143,3 +157,8 @@ def _measured(
         "step_seconds": median(seconds.values()) if seconds else None,
         "step_time": median(ratios) if ratios else None,
     }
+
+
+def _results(outcomes: Iterable[CellOutcome]) -> list[Fields]:
+    """The results of the finished cells."""
+    return [outcome.result for outcome in outcomes if outcome.state == "done"]

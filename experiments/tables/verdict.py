@@ -32,10 +32,9 @@ from experiments.statistics.comparison import (
 )
 from experiments.statistics.evidence import MOST_SEEDS, Anytime, Evidence, Waiting
 from experiments.statistics.holm import holm_levels, next_level
-from experiments.statistics.plateau import late_marks, stuck_marks
+from experiments.statistics.marks import late_marks, stuck_marks, untuned_marks
 from experiments.tables.definition.inequality import Inequality, Statement, arithmetic
 from experiments.tables.definition.table import Budget, Claim
-from experiments.tables.marks import untuned_marks
 
 TIME_MARGIN = 0.02  # for the log of a ratio of step times: the bench cannot resolve less, even on a quiet machine
 SAME = "means and spreads stay the same"

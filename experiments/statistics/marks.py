@@ -1,11 +1,11 @@
-"""Marks of runs that may not decide a claim, because they have learned too little for their loss to depend on
-attention, or still learn.
+"""Marks of rows that may not decide a comparison: their models diverged, have learned too little for their loss to
+depend on attention, still learn, or learned at a rate that was not tuned.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from experiments.failures.wording import joined
@@ -14,18 +14,7 @@ from experiments.statistics.comparison import ClaimOutcome, Compared, Mark, Mark
 PLATEAU = 0.5  # nats that a run has to end below the loss of a unigram model
 
 
-def at_plateau(results: Sequence[Mapping[str, Any]]) -> str:
-    """Says how many of the runs ended less than PLATEAU below the loss of predicting every token from its frequency.
-
-    Such a model has not begun to use its context. Empty if there is no such run; runs without this loss are not
-    counted.
-    """
-    gaps = [gap for result in results if (gap := _gap(result)) is not None]
-    low = sum(gap < PLATEAU for gap in gaps)
-    return f"ended less than {PLATEAU:g} nats below unigram_loss with {_seeds(low, len(gaps))}" if low else ""
-
-
-def stuck(results: Sequence[Mapping[str, Any]], diverged: int, count: int) -> dict[MarkKind, str]:
+def why_stuck(results: Sequence[Mapping[str, Any]], diverged: int, count: int) -> dict[MarkKind, str]:
     """Why a row may not decide a claim: how many of its runs diverged, and how many ended at the plateau, if any did.
 
     results: those of the runs that ended with a loss. count: the number of all runs.
@@ -33,7 +22,7 @@ def stuck(results: Sequence[Mapping[str, Any]], diverged: int, count: int) -> di
     reasons: dict[MarkKind, str] = {}
     if diverged:
         reasons["diverged"] = f"diverged with {_seeds(diverged, count)}"
-    if low := at_plateau(results):
+    if low := _at_plateau(results):
         reasons["plateau"] = low
     return reasons
 
@@ -52,20 +41,8 @@ def unknown_gain(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def stuck_marks(rows: Sequence[str], stuck: Mapping[str, Mapping[MarkKind, str]]) -> list[Mark]:
-    """Reasons why some of these rows may not decide any comparison. stuck: by row, as `stuck` says it."""
+    """Reasons why some of these rows may not decide any comparison. stuck: by row, as `why_stuck` says it."""
     return [Mark(row, kind, why) for row in rows for kind, why in stuck.get(row, {}).items()]
-
-
-def free_direction(compared: Compared, outcome: ClaimOutcome) -> float:
-    """The sign of those changes of the left side's advantage that leave an outcome as it is; 0 if neither sign does.
-
-    A row that gets better changes the advantage by its factor in the difference.
-    """
-    if outcome == "no difference" or (compared.relation, outcome) == ("~", "holds"):
-        return 0.0
-    if compared.relation == "~":
-        return compared.sense * (compared.mean or 0.0)
-    return 1.0 if outcome == "holds" else -1.0
 
 
 def late_marks(
@@ -79,7 +56,7 @@ def late_marks(
     factors: those of the rows in the difference.
     """
     distance = compared.distance(outcome)
-    free = free_direction(compared, outcome)
+    free = _free_direction(compared, outcome)
     changes = {row: factor * gain for row, factor in factors.items() if (gain := late_gains.get(row, 0.0)) > 0}
     alone = max(changes, key=lambda row: abs(changes[row]), default=None)
     if alone is None:
@@ -98,6 +75,44 @@ def late_marks(
              f"{_with([other for other in marked if other != row])}no less than {decides} ({distance:.2g})")
         for row in marked
     ]  # fmt: skip
+
+
+def untuned_marks(
+    compared: Compared, outcome: ClaimOutcome, factors: Mapping[str, float], untuned: Iterable[str]
+) -> list[Mark]:
+    """Reasons why rows with a learning rate that was not tuned may not decide a comparison with an outcome.
+
+    A tuned rate could only improve such a row, so the row may decide by being better, but not by being worse or equally
+    good.
+
+    factors: those of the rows in the difference. untuned: the rows whose rate was not tuned.
+    """
+    free = _free_direction(compared, outcome)
+    could_undo = [row for row in untuned if (factor := factors.get(row)) and factor * free <= 0]
+    return [Mark(row, "untuned", "may do better, because its learning rate was not tuned") for row in could_undo]
+
+
+def _at_plateau(results: Sequence[Mapping[str, Any]]) -> str:
+    """Says how many of the runs ended less than PLATEAU below the loss of predicting every token from its frequency.
+
+    Such a model has not begun to use its context. Empty if there is no such run; runs without this loss are not
+    counted.
+    """
+    gaps = [gap for result in results if (gap := _gap(result)) is not None]
+    low = sum(gap < PLATEAU for gap in gaps)
+    return f"ended less than {PLATEAU:g} nats below unigram_loss with {_seeds(low, len(gaps))}" if low else ""
+
+
+def _free_direction(compared: Compared, outcome: ClaimOutcome) -> float:
+    """The sign of those changes of the left side's advantage that leave an outcome as it is; 0 if neither sign does.
+
+    A row that gets better changes the advantage by its factor in the difference.
+    """
+    if outcome == "no difference" or (compared.relation, outcome) == ("~", "holds"):
+        return 0.0
+    if compared.relation == "~":
+        return compared.sense * (compared.mean or 0.0)
+    return 1.0 if outcome == "holds" else -1.0
 
 
 def _with(rows: Sequence[str]) -> str:
