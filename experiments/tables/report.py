@@ -21,7 +21,7 @@ from experiments.tables.conditions import (
 )
 from experiments.tables.definition.published import PublishedNumber
 from experiments.tables.definition.request import Request, RowUnderScheme, configuration_key
-from experiments.tables.definition.table import Direction
+from experiments.tables.definition.table import sense_of
 from experiments.tables.partial import partial_difference, partial_mean
 from experiments.tables.seed_plan import CheckedPlan
 from experiments.tables.verdict import Measures, Verdict, counting, decide
@@ -198,7 +198,7 @@ class Report:
             return columns
         values = {of: numbers[printed.metric].value for of, numbers in self.printed.items()}
         known = {of: value for of, value in values.items() if value is not None}
-        ours, theirs = _sense(self.request.budget.better), _sense(printed.better)
+        ours, theirs = self.request.budget.sense, sense_of(printed.better)
         both = [other for other in lines if other["row"] in known and other[self.score] is not None]
         ranked = [other for other in both if not other["of_seeds"]]
         if line in ranked and len(ranked) > 1:
@@ -246,11 +246,6 @@ def without_unnamed_scheme(lines: Sequence[Line]) -> list[Line]:
 def ratios_by_round(of_row: Mapping[int, float], of_other: Mapping[int, float]) -> list[float]:
     """The ratio of two step times in each round that timed both."""
     return [of_row[turn] / of_other[turn] for turn in of_row if turn in of_other]
-
-
-def _sense(better: Direction) -> int:
-    """The sign of a difference that is an advantage."""
-    return 1 if better == "higher" else -1
 
 
 def _sign(line: Line, our_sign: int, published_gain: float) -> str:

@@ -76,11 +76,10 @@ def _scores(budget: Budget, outcomes: CellOutcomes) -> dict[str, dict[int, float
     scores: dict[str, dict[int, float]] = {}
     results = _results(outcomes.values())
     stand_ins = [value for result in results if budget.diverged and (value := value_at(result, budget.diverged))]
-    worst = max if budget.better == "lower" else min
     for (row, seed), outcome in outcomes.items():
         value = value_at(outcome.result, budget.score) if outcome.state == "done" else None
         if outcome.state == "diverged" and stand_ins:
-            value = worst(stand_ins)
+            value = min(stand_ins, key=lambda number: budget.sense * number)
         if value is not None:
             scores.setdefault(row, {})[seed] = value
     return scores

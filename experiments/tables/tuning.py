@@ -20,7 +20,7 @@ from experiments.failures.wording import joined, plural
 from experiments.record.dotted import value_at
 from experiments.statistics.evidence import MOST_SEEDS
 from experiments.tables.definition.request import Request, RowUnderScheme
-from experiments.tables.definition.table import Direction, Tuning
+from experiments.tables.definition.table import Tuning
 from experiments.tables.seeds import seeds_text
 from experiments.tables.sources.choose import source_of
 
@@ -35,7 +35,7 @@ class _Trials:
     """The rates of one family that were tried, by their number of steps from the one that the table has now."""
 
     rate: float  # that the table has now
-    better: Direction  # of scores
+    sense: int  # sign of a better score's difference
     rows: dict[str, RowUnderScheme]
     scores: dict[int, float] = field(default_factory=dict)
     extent: str = ""  # length and precision of the trials
@@ -47,7 +47,7 @@ class _Trials:
     @property
     def best(self) -> int:
         """The number of steps to the best rate, and to the lowest one among equals."""
-        return (min if self.better == "lower" else max)(sorted(self.scores), key=lambda steps: self.scores[steps])
+        return max(sorted(self.scores), key=lambda steps: self.sense * self.scores[steps])
 
     @property
     def missing(self) -> list[int]:
@@ -107,7 +107,7 @@ def _untuned(request: Request) -> list[str]:
 def _trials(request: Request, family: str) -> _Trials:
     rows = _first_and_last(request, family)
     chosen = request.family_tunings[family].chosen
-    return _Trials(chosen or _rate_of_settings(request, next(iter(rows.values()))), request.budget.better, rows)
+    return _Trials(chosen or _rate_of_settings(request, next(iter(rows.values()))), request.budget.sense, rows)
 
 
 def _first_and_last(request: Request, family: str) -> dict[str, RowUnderScheme]:
@@ -139,7 +139,7 @@ def _score(request: Request, trials: _Trials, steps: int, console: Console, work
             raise Failure(": ".join(filter(None, [cell.name, outcome.state, outcome.reason])))
         if outcome.state == "done":
             trials.extent = f"{outcome.result['steps']} steps in {outcome.result['precision']}"
-        worst = math.inf if trials.better == "lower" else -math.inf
+        worst = -trials.sense * math.inf
         scores.append(value_at(outcome.result, request.budget.score) if outcome.state == "done" else worst)
     return float(f"{math.fsum(scores) / len(scores):.4g}")
 

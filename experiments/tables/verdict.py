@@ -246,14 +246,13 @@ def _compare(
 
 
 def _score(part: Statement, claim: Claim, budget: Budget, measures: Measures, evidence: Evidence) -> Compared:
-    sense = -1 if budget.better == "lower" else 1
     margin = budget.margin_of(part).value
     # for a loss, the better side is less
     written = part.written("<" if budget.better == "lower" else ">", margin)
     contrasts = _differences(part, measures.score, measures, lambda value: value)
     differences = {seed: contrast + part.constant for seed, contrast in contrasts.items()}
     made = Compared(
-        budget.score_name, written, part.relation, differences, sense, margin, part.rows, evidence,
+        budget.score_name, written, part.relation, differences, budget.sense, margin, part.rows, evidence,
         steps=[_score(step, claim, budget, measures, evidence) for step in part.steps],
     )  # fmt: skip
     # a cell that fails to train is what a claim of failure is about

@@ -30,6 +30,11 @@ Identifier = Annotated[str, Field(pattern=f"^{IDENTIFIER}$")]
 SET_BY_OPTION = {"seed": "--seeds", "runs": "--runs"}  # keys that an option of `attn table` sets
 
 
+def sense_of(better: Direction) -> int:
+    """The sign of a difference that is an advantage: 1 if higher is better, -1 if lower."""
+    return 1 if better == "higher" else -1
+
+
 def _checked_words(text: str) -> str:
     try:
         keys = Counter(word.partition("=")[0] for word in shlex.split(text))
@@ -174,6 +179,11 @@ class Budget(Group):
         """The name of the score's column."""
         return self.score.rpartition(".")[2]
 
+    @property
+    def sense(self) -> int:
+        """The sign of a difference of the score that is an advantage: 1 or -1."""
+        return sense_of(self.better)
+
     def margin_of(self, part: Statement) -> Margin:
         """The smallest difference that would matter in a comparison of scores."""
         return (self.trend_margin if part.steps else None) or self.margin
@@ -204,8 +214,8 @@ class Budget(Group):
     @model_validator(mode="after")
     def _best_rate(self) -> Budget:
         for family, tuning in self.learning_rates.items():
-            best, scores = (min if self.better == "lower" else max), tuning.tried or {}
-            if scores and tuning.chosen != best(scores, key=lambda rate: scores[rate]):
+            scores = tuning.tried or {}
+            if scores and tuning.chosen != max(scores, key=lambda rate: self.sense * scores[rate]):
                 raise ValueError(f"learning_rates.{family}: {tuning.chosen} is not the best of those tried")
         return self
 
