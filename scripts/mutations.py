@@ -219,8 +219,8 @@ MUTATIONS = [
     ),
     Mutation(
         "experiments/tables/seed_plan.py",
-        'in ("done", "diverged") for cell',
-        'in ("done",) for cell',
+        "in ENDED for cell",
+        "in ENDED[:1] for cell",
         "tables/test_seed_plan.py",
     ),
     Mutation(

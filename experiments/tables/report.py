@@ -24,6 +24,7 @@ from experiments.tables.definition.request import Request, RowUnderScheme, confi
 from experiments.tables.definition.table import sense_of
 from experiments.tables.partial import partial_difference, partial_mean
 from experiments.tables.seed_plan import CheckedPlan
+from experiments.tables.sources.source import ENDED
 from experiments.tables.verdict import Measures, Verdict, counting, decide
 
 Line = dict[str, Any]  # columns of a configuration, or of a cell
@@ -31,7 +32,6 @@ Line = dict[str, Any]  # columns of a configuration, or of a cell
 MEASURED = (
     "parameters", "step_seconds", "step_time", "steps", "tokens", "processor_seconds", "peak_memory_bytes",
 )  # fmt: skip
-ENDED = ("done", "diverged")  # states of a cell that needs no further training
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.overrides import deciding
 from experiments.tables.definition.request import Request
 from experiments.tables.seeds import begun_seeds, spans
-from experiments.tables.sources.source import CellOutcome, Outcomes, Source
+from experiments.tables.sources.source import ENDED, CellOutcome, Outcomes, Source
 
 PLANS = "plans"  # in the folder of the rendered tables
 OTHER_CLAIMS = "for other claims"  # why a plan does not count that is not void
@@ -140,7 +140,7 @@ def evidence_of(checked: CheckedPlan | None, source: Source, outcomes: Outcomes)
     """
     if checked is None:
         return Anytime()
-    complete = all(outcomes[cell].state in ("done", "diverged") for cell in source.cells(checked.plan.seeds))
+    complete = all(outcomes[cell].state in ENDED for cell in source.cells(checked.plan.seeds))
     return Planned() if complete else Waiting()
 
 

@@ -23,6 +23,7 @@ from experiments.tables.definition.request import Request, RowUnderScheme
 from experiments.tables.definition.table import Tuning
 from experiments.tables.seeds import seeds_text
 from experiments.tables.sources.choose import source_of
+from experiments.tables.sources.source import ENDED
 
 STEP = math.sqrt(2)
 SEEDS = range(MOST_SEEDS, MOST_SEEDS + 2)  # of the trials, unless the user names others; no table needs them
@@ -135,7 +136,7 @@ def _score(request: Request, trials: _Trials, steps: int, console: Console, work
     scores = []
     for cell in cells:
         outcome = source.outcome(cell)
-        if outcome.state not in ("done", "diverged"):
+        if outcome.state not in ENDED:
             raise Failure(": ".join(filter(None, [cell.name, outcome.state, outcome.reason])))
         if outcome.state == "done":
             trials.extent = f"{outcome.result['steps']} steps in {outcome.result['precision']}"

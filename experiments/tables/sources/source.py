@@ -20,6 +20,7 @@ from experiments.tables.sources.step_clock import StepClock
 State = Literal["missing", "begun", "pretrained", "done", "diverged", "failed", "refused"]
 TO_TRAIN: tuple[State, ...] = ("missing", "begun")  # states of a cell whose training begins or goes on
 TO_MAKE: tuple[State, ...] = (*TO_TRAIN, "pretrained")  # and whose model is to be fine-tuned or measured
+ENDED: tuple[State, ...] = ("done", "diverged")  # states of a cell that needs no further training
 Value = str | int | float | None
 
 
