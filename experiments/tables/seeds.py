@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from experiments.failures.wording import plural
 from experiments.tables.sources.source import Outcomes, Source
 
+FIRST_SEEDS = 4  # of every row, before its spread is known well enough to say how many more it needs
 BLOCK = 16  # seeds in a block; those after a block in which no cell has begun are none of the table's
 
 

@@ -27,7 +27,7 @@ from experiments.tables.sources.source import ENDED
 
 STEP = math.sqrt(2)
 SEEDS = range(MOST_SEEDS, MOST_SEEDS + 2)  # of the trials, unless the user names others; no table needs them
-FEWEST_RATES = 3  # of a family: the best one and its neighbours
+FEWEST_TRIALS = 3 * len(SEEDS)  # of a row: its best rate and the two beside it, with each of the seeds
 FARTHEST = 8  # steps from the rate that the table has now: a factor of 16
 
 
@@ -80,7 +80,7 @@ def tune(request: Request, console: Console, workers: Workers = "auto") -> dict[
 def fewest_trials(request: Request) -> int:
     """The number of cells that `tune` trains if the present rate of every family is its best."""
     rows = sum(len(_first_and_last(request, family)) for family in request.untuned_families)
-    return rows * FEWEST_RATES * len(SEEDS)
+    return rows * FEWEST_TRIALS
 
 
 def as_yaml(tunings: Mapping[str, Tuning]) -> str:

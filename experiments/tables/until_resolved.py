@@ -20,11 +20,10 @@ from experiments.statistics.comparison import Compared
 from experiments.statistics.evidence import MOST_SEEDS
 from experiments.tables.definition.request import Request, configuration_key
 from experiments.tables.report import Report
-from experiments.tables.seeds import begun_seeds
+from experiments.tables.seeds import FIRST_SEEDS, begun_seeds
 from experiments.tables.sources.source import TO_MAKE, Outcomes, Source, TableCell
 from experiments.tables.verdict import UNDECIDED
 
-FIRST_SEEDS = 4  # of every row, before spreads can be estimated
 MAX_FAILURES = 3  # a row with this many failed cells gets no more, nor does a cell that so often remained to be made
 
 

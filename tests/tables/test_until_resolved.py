@@ -13,9 +13,10 @@ from experiments.tables.definition.request import Request
 from experiments.tables.definition.table import UNTUNED
 from experiments.tables.report_of_cells import report_of_cells
 from experiments.tables.seed_plan import make_plan
+from experiments.tables.seeds import FIRST_SEEDS
 from experiments.tables.sources.source import Outcomes
 from experiments.tables.step_times import StepTimes
-from experiments.tables.until_resolved import FIRST_SEEDS, NextCells, next_step, until_resolved
+from experiments.tables.until_resolved import NextCells, next_step, until_resolved
 from tests.tables.made import QUIET, Made, evidence, reported, request
 
 pytestmark = pytest.mark.usefixtures("heads_table")

@@ -12,9 +12,8 @@ from experiments.statistics.evidence import MOST_SEEDS, Anytime, Waiting
 from experiments.tables.definition.request import configuration_key
 from experiments.tables.definition.table import BUDGETS
 from experiments.tables.report import Report
-from experiments.tables.tuning import FEWEST_RATES
-from experiments.tables.tuning import SEEDS as TRIAL_SEEDS
-from experiments.tables.until_resolved import FIRST_SEEDS
+from experiments.tables.seeds import FIRST_SEEDS
+from experiments.tables.tuning import FEWEST_TRIALS
 from experiments.tables.verdict import UNDECIDED, Outlook, Verdict
 
 # of an H200 in fp32, with AT_ONCE runs of models of 4 layers, with their starts and evaluations (docs/gpu.md)
@@ -34,7 +33,7 @@ def needs(verdict: Verdict, scheme: str, report: Report) -> str | None:
             return _other_budget(verdict, report)
         return "; ".join(_better_trainings(_marks(finding.comparisons), scheme, report))
     if verdict.claim.of == "step_time":
-        return _more_rounds(finding.outlook, scheme, report)
+        return _more_rounds(finding.outlook, report)
     if any(isinstance(each.evidence, Waiting) for each in finding.comparisons):
         return "the other cells of its plan"
     if marks := [*_marks(finding.outlook.comparisons), *finding.outlook.marks]:
@@ -61,7 +60,7 @@ def _more_seeds(outlook: Outlook, scheme: str, report: Report) -> str:
     return f"{said}, {_cost(dict.fromkeys(rows, seeds), scheme, report)}"
 
 
-def _more_rounds(outlook: Outlook, scheme: str, report: Report) -> str:
+def _more_rounds(outlook: Outlook, report: Report) -> str:
     have, more = outlook.have, outlook.more
     if more is None:
         return f"over {MOST_SEEDS:,} rounds on a quiet machine, each of which times a step of every row"
@@ -103,7 +102,7 @@ def _tuned_rates(rows: Sequence[str], seeds: Mapping[str, int], scheme: str, rep
     configurations = report.request.configurations
     keys = (configuration_key(row, scheme) for row in rows)
     names = list(dict.fromkeys(configurations[key].definition.family or "" for key in keys))
-    runs = {row: FEWEST_RATES * len(TRIAL_SEEDS) + seeds[row] for row in rows}
+    runs = {row: FEWEST_TRIALS + seeds[row] for row in rows}
     tuned = "a tuned rate of the family" if len(names) == 1 else "tuned rates of the families"
     rates = f"{tuned} {joined(names)} ({report.request.tuning_command()})"
     new = f"new runs of the {plural('row', len(rows))} {joined(rows)}"
