@@ -134,8 +134,7 @@ def verdicts(results: Path) -> dict[str, list[str]]:
         line = f"{link} {verdict.claim.says}: **{verdict.word}** ({budget}, {pairs(verdict)})"
         line = "; ".join([line, *(each.as_another("results/") for each in others)])
         variants = variants_of(request.name, budget)
-        rows = {row for part in verdict.claim.parsed() for row in part.rows}
-        for name in sorted({variants[row] for row in rows if row in variants}):
+        for name in sorted({variants[row] for row in verdict.claim.rows if row in variants}):
             found.setdefault(name, []).append(line)
     return found
 

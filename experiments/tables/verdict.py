@@ -157,7 +157,8 @@ def decide(
         }
         return _judge(compared, claims, counting(unchosen, evidence))
 
-    judged = judge(evidence := evidence or Anytime())
+    evidence = evidence or Anytime()
+    judged = judge(evidence)
     added = judged if isinstance(evidence, Anytime) else judge(Anytime())
     verdicts = []
     for key, claim in claims.items():
@@ -167,8 +168,7 @@ def decide(
             )
             for scheme in _schemes(claim, measures)
         }
-        rows = dict.fromkeys(row for part in claim.parsed() for row in part.rows)
-        verdicts.append(Verdict(key, claim, findings, [row for row in rows if row not in present]))
+        verdicts.append(Verdict(key, claim, findings, [row for row in claim.rows if row not in present]))
     return verdicts
 
 

@@ -118,6 +118,11 @@ class Claim(Group):
         """Every comparison of the claim, over all rows of the table."""
         return [part for sentence in self.parts for part in parse(sentence)]
 
+    @property
+    def rows(self) -> list[str]:
+        """The rows that it compares, over all rows of the table, each once."""
+        return list(dict.fromkeys(row for part in self.parsed() for row in part.rows))
+
     def parts_at(self, present: Mapping[str, object]) -> list[Statement]:
         """The comparisons of the claim that can be made with the rows that are present."""
         return [part for sentence in self.parts for part in parse(sentence, present)]
@@ -283,10 +288,7 @@ class Table(Group):
     @model_validator(mode="after")
     def _known_rows(self) -> Table:
         named = {"baseline": [self.baseline]}
-        named |= {
-            f"claims.{key}.parts": [row for part in claim.parsed() for row in part.rows]
-            for key, claim in self.claims.items()
-        }
+        named |= {f"claims.{key}.parts": claim.rows for key, claim in self.claims.items()}
         named |= {f"budgets.{key}.rows": budget.rows or [] for key, budget in self.budgets.items()}
         if self.published is None and (printed := [key for key, row in self.rows.items() if row.published]):
             raise ValueError(f"rows.{printed[0]}.published: the table itself has no key published")

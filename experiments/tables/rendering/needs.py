@@ -111,10 +111,9 @@ def _tuned_rates(rows: Sequence[str], seeds: Mapping[str, int], scheme: str, rep
 
 def _other_budget(verdict: Verdict, report: Report) -> str:
     """A budget with all rows of the claim."""
-    table, claim = report.request.table, verdict.claim
-    rows = {row for part in claim.parsed() for row in part.rows}
+    table = report.request.table
     for name in table.budgets:
-        if rows <= set(table.rows_at(name)) and (claim.budgets is None or name in claim.budgets):
+        if verdict.key in table.claims_at(name) and {*verdict.claim.rows} <= table.rows_at(name).keys():
             other = replace(report.request, budget_name=name, overrides=())
             return f"the budget {name}, made for a GPU; {other.dry_run_command()} estimates its time on a CPU or a GPU"
     return "a budget with these rows"
