@@ -166,7 +166,7 @@ class Report:
             "standard_error": standard_error(values),
             "seeds": len(values),
             "of_seeds": partial_mean(scores, finished),
-            **{name: self._column(name, of.key) for name in (place.rpartition(".")[2] for place in request.columns)},
+            **{name: self._column(name, of.key) for name in request.column_names},
             "difference": float(np.mean(differences)) if differences else None,
             "difference_low": low, "difference_high": high,
             "difference_of_seeds": partial_difference(request.table.baseline, scores, others),

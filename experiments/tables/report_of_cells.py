@@ -16,7 +16,7 @@ from experiments.statistics.marks import unknown_gain, why_stuck
 from experiments.tables.conditions import CellOutcomes, Conditions, distinct, facts_of_cells, notes_of_cells
 from experiments.tables.definition.published import Published, PublishedNumber
 from experiments.tables.definition.request import Request, RowUnderScheme, configuration_key
-from experiments.tables.definition.table import Budget, TableRow
+from experiments.tables.definition.table import Budget, TableRow, column_name
 from experiments.tables.report import Line, Report, first_known, mean_of_known, ratios_by_round
 from experiments.tables.sources.source import CellOutcome, Outcomes, Source
 
@@ -150,7 +150,7 @@ def _measured(
     seconds = step_seconds.get(of.key, {})
     ratios = ratios_by_round(seconds, step_seconds.get(configuration_key(request.table.baseline, of.scheme), {}))
     return {
-        **{place.rpartition(".")[2]: mean_of_known(value_at(result, place) for result in results) for place in places},
+        **{column_name(place): mean_of_known(value_at(result, place) for result in results) for place in places},
         "parameters": first_known(value_at(result, "parameters.total") for result in results),
         "peak_memory_bytes": max((result["peak_memory_bytes"] or 0 for result in results), default=0) or None,
         "step_seconds": median(seconds.values()) if seconds else None,

@@ -27,6 +27,7 @@ from experiments.tables.definition.table import (
     Table,
     TableRow,
     Tuning,
+    column_name,
 )
 
 RATE = "learning_rate"  # key of the setting
@@ -171,6 +172,11 @@ class Request:
     def columns(self) -> list[str]:
         """The places of further numbers of the results to show."""
         return [*self.table.columns, *self.budget.columns]
+
+    @property
+    def column_names(self) -> list[str]:
+        """The names of these columns."""
+        return list(map(column_name, self.columns))
 
     @property
     def span(self) -> str:

@@ -35,6 +35,11 @@ def sense_of(better: Direction) -> int:
     return 1 if better == "higher" else -1
 
 
+def column_name(place: str) -> str:
+    """The column of the number at a place of a result, such as `f1` of `finetune.squad.scores.f1`."""
+    return place.rpartition(".")[2]
+
+
 def _checked_words(text: str) -> str:
     try:
         keys = Counter(word.partition("=")[0] for word in shlex.split(text))
@@ -182,7 +187,7 @@ class Budget(Group):
     @property
     def score_name(self) -> str:
         """The name of the score's column."""
-        return self.score.rpartition(".")[2]
+        return column_name(self.score)
 
     @property
     def sense(self) -> int:

@@ -38,10 +38,9 @@ def divided(rows: list[Row]) -> list[list[Row]]:
 
 def _row(line: Line, report: Report) -> Row:
     row: Row = {"row": line["row"], "positions": line["positions"] or None, "what": line["label"]}
-    row |= {"heads": _heads(line), "d_k": _width(line)}
+    row |= {"heads": line.get("heads", _heads(line)), "d_k": line.get("d_k")}
     row |= {report.score: _mean(line, report.score)}
-    row |= {place.rpartition(".")[2]: None for place in report.request.columns}
-    row |= {name: line[name] for name in row if name in line and name not in (report.score, "row", "positions")}
+    row |= {name: line[name] for name in report.request.column_names if name not in row}
     row |= {"seeds": line["seeds"] or None, "difference": _difference(line), "unigram_loss": _unigram(line, report)}
     row |= _published(line, report)
     row |= {"parameters": line["parameters"], "step": _step(line, report), "memory_bytes": line["peak_memory_bytes"]}
@@ -51,17 +50,9 @@ def _row(line: Line, report: Report) -> Row:
 
 
 def _heads(line: Line) -> str | None:
-    """One number if h_k, h and h_v agree, else all three."""
+    """One number if h_k, h and h_v agree, else all three; None for a row without a model."""
     counts = [line[key] for key in HEADS if line.get(key) is not None]
     return "/".join(map(str, dict.fromkeys(counts) if len(set(counts)) == 1 else counts)) or None
-
-
-def _width(line: Line) -> str | None:
-    """d_k, and d_v if it differs."""
-    key, value = line.get("d_k"), line.get("d_v")
-    if key is None:
-        return None
-    return str(key) if value in (key, None) else f"{key}, d_v {value}"
 
 
 def _mean(line: Line, score: str) -> str | None:

@@ -22,7 +22,7 @@ from experiments.failures.wording import did_you_mean
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.run import Settings
 from experiments.tables.definition.overrides import FINETUNE_PREFIX, by_stage, key_of, merged, parse
-from experiments.tables.definition.table import Budget
+from experiments.tables.definition.table import Budget, column_name
 from experiments.tables.sources.runs import Runs, outcome_of_run
 from experiments.tables.sources.source import TO_TRAIN, CellOutcome, Prediction, TableCell, Value
 from experiments.tables.sources.step_clock import StepClock
@@ -163,7 +163,7 @@ class FinetunedRuns:
         """
         known = settings.task.score_names
         for place in self._places:
-            metric = place.rpartition(".")[2]
+            metric = column_name(place)
             if place.startswith(f"{FINETUNE_PREFIX}{name}.") and metric not in known:
                 raise Mistake(
                     f"{place}: there is no such score" + did_you_mean(metric, known), f"it has {', '.join(known)}"
