@@ -30,10 +30,7 @@ class Computed:
     def __init__(self, name: str, overrides: Mapping[str, list[str]], runs: Path) -> None:
         """Raises Mistake for an override that is not an argument, and for an argument without an override."""
         self._numbers = StoredNumbers(f"experiments.tables.numerical.{name}", runs, of_call=frozenset({"seed"}))
-        self._arguments = {
-            row: self._numbers.arguments(row, dict(_pair(override) for override in of_row))
-            for row, of_row in overrides.items()
-        }
+        self._arguments = {row: self._numbers.arguments(row, of_row) for row, of_row in overrides.items()}
 
     def cells(self, seeds: Sequence[int]) -> list[TableCell]:
         """A cell for every row and seed. All rows of a seed stand before those of the next."""
@@ -101,8 +98,3 @@ class Computed:
         facts = describe({}, cell.seed, None)
         record = {"wall_seconds": time.perf_counter() - began, "code_digest": self._numbers.code}
         return numbers | record | {"device": facts["cpu"], "environment": facts, "config": arguments}
-
-
-def _pair(override: str) -> tuple[str, str]:
-    key, _, value = override.partition("=")
-    return key, value

@@ -15,7 +15,7 @@ from experiments.settings.run import Settings
 from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import CellOutcome, Prediction, TableCell, Value
 from experiments.tables.sources.step_clock import StepClock
-from experiments.tables.sources.stored_numbers import StoredNumbers
+from experiments.tables.sources.stored_numbers import Arguments, StoredNumbers
 
 MEASURE_PREFIX = "measure."  # of overrides that are arguments: `measure.pairs=within`
 MEASURED_SEQUENCES = 64  # held-out sequences for the measurement, from the start of the validation split
@@ -29,10 +29,13 @@ class MeasuredRuns:
     def __init__(self, name: str, overrides: Mapping[str, list[str]], runs: Path) -> None:
         """Raises Mistake for overrides that do not compose, for wrong arguments, and for rows that are the same."""
         self._numbers = StoredNumbers(f"experiments.tables.measured.{name}", runs, of_call=frozenset({"run"}))
-        self._arguments = {row: self._numbers.arguments(row, _arguments(of_row)) for row, of_row in overrides.items()}
-        trained = {
-            row: [each for each in of_row if not each.startswith(MEASURE_PREFIX)] for row, of_row in overrides.items()
-        }
+        self._arguments: dict[str, Arguments] = {}
+        trained: dict[str, list[str]] = {}
+        for row, of_row in overrides.items():
+            of_measure = [override for override in of_row if override.startswith(MEASURE_PREFIX)]
+            arguments = (override.removeprefix(MEASURE_PREFIX) for override in of_measure)
+            self._arguments[row] = self._numbers.arguments(row, arguments)
+            trained[row] = [override for override in of_row if override not in of_measure]
         # the first of the rows that share a run
         first: dict[tuple[str, ...], str] = {}
         self._trained_as = {row: first.setdefault(tuple(of_row), row) for row, of_row in trained.items()}
@@ -119,12 +122,3 @@ class MeasuredRuns:
         for cell in cells:
             by_run.setdefault(self._run(cell.row, cell.seed), []).append(cell)
         return by_run
-
-
-def _arguments(overrides: Sequence[str]) -> dict[str, str]:
-    pairs = (
-        override.removeprefix(MEASURE_PREFIX).partition("=")
-        for override in overrides
-        if override.startswith(MEASURE_PREFIX)
-    )
-    return {key: value for key, _, value in pairs}

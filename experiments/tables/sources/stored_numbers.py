@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ class StoredNumbers:
         self._module = importlib.import_module(module)
         if not callable(function := getattr(self._module, "measure", None)):
             raise Mistake(f"{self._module.__file__}: has no function measure")
+        self._name = module.rpartition(".")[2]
         self._function: Callable[..., Any] = function
         self.code = digest(measure_digests(module))
         self._parameters = [name for name in inspect.signature(function).parameters if name not in of_call]
@@ -49,9 +50,13 @@ class StoredNumbers:
             raise Mistake(f"{self._module.__file__}: measure returns {returned}: must be a dict of numbers")
         return numbers
 
-    def arguments(self, row: str, values: Mapping[str, str]) -> Arguments:
-        """The arguments of a row. Raises Mistake for an unknown argument, and for a missing one."""
+    def arguments(self, row: str, overrides: Iterable[str]) -> Arguments:
+        """The arguments of a row from its ARGUMENT=VALUE, each value read as YAML.
+
+        Raises Mistake for an unknown argument, and for a missing one.
+        """
         known = self._parameters
+        values = {key: value for key, _, value in (override.partition("=") for override in overrides)}
         for key in values:
             if key not in known:
                 raise Mistake(
@@ -63,14 +68,12 @@ class StoredNumbers:
 
     def name(self, *identity: object) -> str:
         """The name of a call's file, which depends on the code and on everything that the call gets."""
-        module = self._module.__name__.rpartition(".")[2]
-        return f"{module}-{digest([self.code, *identity])[:12]}"
+        return f"{self._name}-{digest([self.code, *identity])[:12]}"
 
     def kept_seeds(self) -> set[int]:
         """The seeds of the calls whose results are kept. Raises RunFolderError."""
-        module = self._module.__name__.rpartition(".")[2]
         with disk_errors_as_failures(self._folder):
-            paths = files_named(self._folder, f"{module}-*.json")
+            paths = files_named(self._folder, f"{self._name}-*.json")
         seeds = (value_at(self.outcome(path.stem).result, "environment.seed") for path in paths)
         return {seed for seed in seeds if seed is not None}
 
