@@ -119,12 +119,14 @@ class Compared:
         return self.p_values_with(len(self.differences))
 
     def p_values_with(self, count: int) -> dict[ClaimOutcome, float]:
-        """The p-values of `count` differences of the same mean and deviation; 1 without a pair, with a mark, and for an
-        outcome that is barred.
+        """The p-values of `count` differences of the same mean and deviation.
+
+        They are 1 without a pair, with a mark, and for an outcome that is barred or that the relation cannot have.
         """
-        if self.marks or not self.differences:
-            return dict.fromkeys(ORDER, 1.0)
-        return self._p_values(count, *self._mean_and_deviation) | dict.fromkeys(self.barred, 1.0)
+        p_values: dict[ClaimOutcome, float] = dict.fromkeys(ORDER, 1.0)
+        if self.differences and not self.marks:
+            p_values |= self._p_values(count, *self._mean_and_deviation) | dict.fromkeys(self.barred, 1.0)
+        return p_values
 
     def word(self, level: float = ALPHA) -> Word:
         """The outcome that the differences show at a level; `not tested` if a cell may not decide."""
@@ -135,7 +137,7 @@ class Compared:
     def shown(self, level: float = ALPHA) -> list[ClaimOutcome]:
         """The outcomes that the differences show at a level: also two, if a difference is small and has a sign."""
         p_values = self.p_values()
-        return [outcome for outcome in ORDER if p_values.get(outcome, 1.0) <= level]
+        return [outcome for outcome in ORDER if p_values[outcome] <= level]
 
     def seeds_needed(self, level: float = ALPHA) -> int | None:
         """The number of seeds that resolves the comparison if mean and deviation stay the same.
@@ -160,6 +162,8 @@ class Compared:
         return mean_and_deviation(self.values)
 
     def _p_values(self, count: int, mean: float, deviation: float) -> dict[ClaimOutcome, float]:
+        """The p-values of the outcomes that the relation can have."""
+
         def p_value(null: float) -> float:
             return self.evidence.p_value(count, mean, deviation, null)
 
@@ -182,7 +186,7 @@ class Compared:
         return {"holds": self._within(mean, *edges), "reversed": max(edges) if abs(mean) > self.margin else 1.0}
 
     def _within(self, mean: float, *edges: float) -> float:
-        """The p-value of the mean lying within the margin.
+        """The p-value of the null hypothesis that the mean does not lie within the margin, from those of its edges.
 
         Both edges of the margin have to be excluded (Schuirmann 1987). A difference that is not significant is not a
         proof of equality.
@@ -246,7 +250,7 @@ def claim_seeds(comparisons: Sequence[Compared], level: float) -> int | None:
 
 
 def half_width(comparison: Compared) -> float:
-    """Half the width of the 95% interval; infinite if there is none."""
+    """Half the width of the 95% interval of a comparison, in its unit; infinite if there is none."""
     low, high = comparison.interval or (-math.inf, math.inf)
     return (high - low) / 2
 
@@ -263,7 +267,7 @@ def _claim_p_value(p_values: Sequence[dict[ClaimOutcome, float]]) -> float:
     count = len(p_values)
     level = min(max(of_one["holds"] for of_one in p_values), *(count * of_one["reversed"] for of_one in p_values), 1.0)
     # a small difference contradicts the claim only below the level at which it shows that its comparison holds
-    spans = [(count * of_one["holds"], count * of_one.get("no difference", 1.0)) for of_one in p_values]
+    spans = [(count * of_one["holds"], count * of_one["no difference"]) for of_one in p_values]
     for end, start in sorted(spans, reverse=True):
         if start < end and (end > ALPHA or end >= level):
             level = min(level, start)
