@@ -98,8 +98,8 @@ def make_plan(request: Request, source: Source, count: int) -> Path:
     if count < 2:
         raise Mistake(f"--plan {count}: a single seed decides nothing", "plan at least 2")
     outcomes = Outcomes(source)
-    overrides = _settings(request.overrides)
-    planned = {path: plan for path, plan in _plans(request).items() if _settings(plan.overrides) == overrides}
+    overrides = _canonical(request.overrides)
+    planned = {path: plan for path, plan in _kept_plans(request).items() if _canonical(plan.overrides) == overrides}
     if request.names_seeds:
         seeds = request.seeds
         if len(seeds) != count:
@@ -117,7 +117,7 @@ def make_plan(request: Request, source: Source, count: int) -> Path:
             remedy = "choose later seeds; --claim, given several times, plans several claims together"
             raise Mistake(f"--plan: {path} plans seeds {spans(plan.seeds)} already", remedy)
     path = folder_for(request.runs / RENDERED / PLANS) / f"{request.settings_stem}-{seeds[0]}-{seeds[-1]}.json"
-    write_sealed(path, asdict(_plan(request, source, seeds)))
+    write_sealed(path, asdict(_plan_now(request, source, seeds)))
     return path
 
 
@@ -126,7 +126,7 @@ def plans(request: Request, source: Source, outcomes: Outcomes) -> list[CheckedP
 
     Raises Mistake for a file that is not a plan.
     """
-    return [CheckedPlan(plan, _why_void(plan, request, source, outcomes)) for plan in _plans(request).values()]
+    return [CheckedPlan(plan, _why_void(plan, request, source, outcomes)) for plan in _kept_plans(request).values()]
 
 
 def plan_of(seeds: Sequence[int], checked: Sequence[CheckedPlan]) -> CheckedPlan | None:
@@ -152,14 +152,14 @@ def changed_since(plan: SeedPlan, request: Request, further: Mapping[str, object
     now = _of_definition(request) | dict(further or {})
     if plan.chosen_claims != now["chosen_claims"]:
         return OTHER_CLAIMS
-    planned = asdict(plan) | {"overrides": _settings(plan.overrides)}
+    planned = asdict(plan) | {"overrides": _canonical(plan.overrides)}
     changed = [meaning for key, meaning in PARTS.items() if key in now and planned[key] != now[key]]
     return f"{joined(changed)} changed since" if changed else ""
 
 
 def _why_void(plan: SeedPlan, request: Request, source: Source, outcomes: Outcomes) -> str:
     """What has changed since a plan was made, or what was trained before it; empty if the plan counts."""
-    now = _plan(request, source, plan.seeds)
+    now = _plan_now(request, source, plan.seeds)
     if why := changed_since(plan, request, {"cells": now.cells, "code": now.code}):
         return why
     starts = (start for cell in source.cells(plan.seeds) for start in _starts(outcomes[cell]))
@@ -174,7 +174,8 @@ def _starts(outcome: CellOutcome) -> Iterator[datetime]:
             yield datetime.strptime(facts["started"], STARTED)
 
 
-def _plan(request: Request, source: Source, seeds: Sequence[int]) -> SeedPlan:
+def _plan_now(request: Request, source: Source, seeds: Sequence[int]) -> SeedPlan:
+    """The plan that would be made at present for these seeds."""
     settings = [each for row in request.configurations for each in source.trained(row)]
     return SeedPlan(
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
@@ -201,7 +202,7 @@ def _of_definition(request: Request) -> dict[str, Any]:
     """The parts of a plan that follow from the definition of a table alone."""
     return {
         "chosen_claims": [*request.claims] if request.chosen_claims else [],
-        "overrides": _settings(request.overrides),
+        "overrides": _canonical(request.overrides),
         "rows": list(request.configurations),
         "comparisons": comparisons_of(request),
         "margin": request.budget.margin.value,
@@ -221,12 +222,12 @@ def _deciding(request: Request) -> list[object]:
     return [scored, claims, tuned]
 
 
-def _settings(overrides: Sequence[str]) -> list[str]:
+def _canonical(overrides: Sequence[str]) -> list[str]:
     """The overrides that can change a result, in one order."""
     return sorted(deciding(overrides))
 
 
-def _plans(request: Request) -> dict[Path, SeedPlan]:
+def _kept_plans(request: Request) -> dict[Path, SeedPlan]:
     """All plans of this table and budget, by their files. Raises Mistake for a file that is not a plan."""
     paths = sorted((request.runs / RENDERED / PLANS).glob(f"{request.table_stem}-*.json"))
     return {path: _read(path) for path in paths}

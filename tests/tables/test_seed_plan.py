@@ -159,9 +159,9 @@ def test_a_report_reads_every_cell_and_checks_every_plan_once(tmp_path, monkeypa
         make_plan(request(tmp_path, seeds, named=True), source, 4)
     source.make(source.cells(range(4)), "", QUIET)
     read, planned = [], []
-    outcome, plan_now = Made.outcome, seed_plan._plan
+    outcome, plan_now = Made.outcome, seed_plan._plan_now
     monkeypatch.setattr(Made, "outcome", lambda self, cell: read.append(cell) or outcome(self, cell))
-    monkeypatch.setattr(seed_plan, "_plan", lambda *asked: planned.append(asked) or plan_now(*asked))
+    monkeypatch.setattr(seed_plan, "_plan_now", lambda *asked: planned.append(asked) or plan_now(*asked))
     for asked in (request(tmp_path, range(4), named=True), request(tmp_path)):
         made = table._report(asked, source, Outcomes(source), None, NOT_MEASURED, "")
         assert {cell["seed"] for cell in made.by_seed} == {*asked.seeds}

@@ -274,7 +274,7 @@ def load(name: str) -> Table:
     return read(name, Table)
 
 
-def portable_settings(overrides: Sequence[str]) -> list[str]:
+def portable_overrides(overrides: Sequence[str]) -> list[str]:
     """The overrides that can change a result; files have no folder, because folders differ between machines."""
     return [*map(without_folder, deciding(overrides))]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from experiments.failures.failure import Mistake
 from experiments.tables.archive import overrides_of
-from experiments.tables.definition.request import Request, portable_settings
+from experiments.tables.definition.request import Request, portable_overrides
 from experiments.tables.rendering.index import INDEX, WRITER
 
 
@@ -28,8 +28,8 @@ def check_earlier_page(request: Request, folder: Path) -> None:
     numbers = folder / f"{request.result_stem}.json"
     if not numbers.is_file():
         return
-    earlier = portable_settings(overrides_of(numbers))
-    if set(earlier) != set(portable_settings(request.overrides)):
+    earlier = portable_overrides(overrides_of(numbers))
+    if set(earlier) != set(portable_overrides(request.overrides)):
         made = f"with {shlex.join(earlier)}" if earlier else "without overrides"
         page = numbers.with_suffix(".md").name
         raise Mistake(f"--out {folder}: {page} there was made {made}", "name another folder for other settings")

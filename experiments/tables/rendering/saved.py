@@ -10,7 +10,7 @@ from typing import Any
 from experiments.display.rows import readable
 from experiments.files.durable import folder_for, write, write_sealed
 from experiments.record.folder import RENDERED
-from experiments.tables.definition.request import portable_settings
+from experiments.tables.definition.request import portable_overrides
 from experiments.tables.rendering.markdown import markdown
 from experiments.tables.rendering.page import page
 from experiments.tables.report import Report
@@ -28,7 +28,7 @@ def as_json(report: Report) -> dict[str, Any]:
     """The whole report as text, as a reader sees it."""
     request, shown = report.request, page(report)
     return {
-        "name": " ".join([request.name, *request.options, *portable_settings(request.overrides)]),
+        "name": " ".join([request.name, *request.options, *portable_overrides(request.overrides)]),
         "budget": request.budget_name,
         "title": shown.title,
         "shows": " ".join(shown.opening),
