@@ -41,15 +41,20 @@ def report_of_cells(
     of_rows = {key: [outcomes[place] for place in outcomes if place[0] == key] for key in configurations}
     return Report(
         request,
-        {key: source.sizes(key) | _published_columns(published, printed.get(of.row))
-         for key, of in configurations.items()},
-        {key: _measured(request, of, of_rows[key], seconds) for key, of in configurations.items()},
-        list(_by_seed(request, outcomes, _scores(request.budget, outcomes))),
-        {key: stuck for key, of_row in of_rows.items() if (stuck := _stuck(of_row, request.budget))},
-        seconds, printed, conditions.evidence, conditions.plan,
-        list(facts_of_cells(request, outcomes, conditions)),
-        list(notes_of_cells(request, outcomes, conditions.step_times)),
-    )  # fmt: skip
+        given={
+            key: source.sizes(key) | _published_columns(published, printed.get(of.row))
+            for key, of in configurations.items()
+        },
+        measured={key: _measured(request, of, of_rows[key], seconds) for key, of in configurations.items()},
+        by_seed=list(_by_seed(request, outcomes, _scores(request.budget, outcomes))),
+        stuck={key: stuck for key, of_row in of_rows.items() if (stuck := _stuck(of_row, request.budget))},
+        step_seconds=seconds,
+        printed=printed,
+        evidence=conditions.evidence,
+        plan=conditions.plan,
+        facts_of_cells=list(facts_of_cells(request, outcomes, conditions)),
+        notes_of_cells=list(notes_of_cells(request, outcomes, conditions.step_times)),
+    )
 
 
 def _check_score(request: Request, outcomes: CellOutcomes) -> None:

@@ -59,24 +59,24 @@ class Page:
 def page(report: Report) -> Page:
     """The page of a report."""
     return Page(
-        report.request.table.title,
-        [text for text in (shown_or_claimed(report), headline(report), missing(report)) if text],
-        readable_table(report),
-        [*legend(report), *report.notes],
-        [_judged(verdict, report) for verdict in report.verdicts],
-        closing_sentence(report) if report.verdicts else "",
-        [*report.facts],
-        report.request.command(),
+        title=report.request.table.title,
+        opening=[text for text in (shown_or_claimed(report), headline(report), missing(report)) if text],
+        rows=readable_table(report),
+        notes=[*legend(report), *report.notes],
+        claims=[_judged(verdict, report) for verdict in report.verdicts],
+        closing=closing_sentence(report) if report.verdicts else "",
+        facts=report.facts,
+        command=report.request.command(),
     )
 
 
 def _judged(verdict: Verdict, report: Report) -> JudgedClaim:
     words = {scheme: finding.word for scheme, finding in verdict.findings.items()}
     return JudgedClaim(
-        verdict.key,
-        verdict.claim.says,
-        verdict.word,
-        reason(verdict),
-        {scheme: words.get(scheme) for scheme in report.request.schemes if scheme},
-        details(verdict, report),
+        key=verdict.key,
+        says=verdict.claim.says,
+        word=verdict.word,
+        reason=reason(verdict),
+        words={scheme: words.get(scheme) for scheme in report.request.schemes if scheme},
+        details=details(verdict, report),
     )
