@@ -62,7 +62,6 @@ def test_the_next_seed_goes_to_what_still_decides(tmp_path):
     assert last.verdicts[0].word == "holds"
     counts = {row: sum(made == row for made, _ in source.made) for row in source.rows}
     assert counts["h8"] < counts["h16"] == counts["h32"]
-    assert any("h16" in str(comparison.sentence) for comparison in last.verdicts[0].findings[""].comparisons)
 
 
 def test_a_row_whose_cells_fail_is_given_up(tmp_path):

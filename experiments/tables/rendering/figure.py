@@ -236,7 +236,7 @@ def _compared(report: Report) -> Iterator[_Drawn]:
             continue
         claim, parts = f"{verdict.key}: {verdict.word}", verdict.claim.parts_at(report.request.rows)
         for scheme, finding in verdict.findings.items():
-            for part, comparison in zip(parts, finding.comparisons, strict=bool(finding.comparisons)):
+            for part, comparison in zip(parts, finding.comparisons, strict=True):
                 written = comparison.formula.replace(", fitted over log2 ", ", by ")
                 name = written + (f" ({scheme})" if scheme else "")
                 yield _Drawn(claim, verdict.claim.says, name, comparison, published_difference(part, report))

@@ -160,7 +160,8 @@ def _on_gpu(runs: Mapping[str, int], scheme: str, report: Report, steps: int) ->
 
 def _seconds(report: Report, scheme: str, row: str) -> float | None:
     """The time of a run by the table's bench, else the processor time of its runs."""
-    return _product(report, scheme, row, ("steps", "step_seconds")) or report.known(row, scheme, "processor_seconds")
+    steps, step_seconds = (report.known(row, scheme, key) for key in ("steps", "step_seconds"))
+    return steps * step_seconds if steps and step_seconds else report.known(row, scheme, "processor_seconds")
 
 
 def _layers_times_tokens(report: Report, scheme: str, row: str) -> float | None:
@@ -174,10 +175,6 @@ def _layers_times_tokens(report: Report, scheme: str, row: str) -> float | None:
 
 
 def _total(runs: Mapping[str, int], of_one: Sequence[float | None]) -> float | None:
+    """The time or the work of all runs from that of one run of each row; None if it is unknown for a row."""
     known = [count * each for count, each in zip(runs.values(), of_one, strict=True) if each]
     return sum(known) if len(known) == len(runs) else None
-
-
-def _product(report: Report, scheme: str, row: str, keys: Sequence[str]) -> float | None:
-    first, second = (report.known(row, scheme, key) for key in keys)
-    return first * second if first and second else None

@@ -197,9 +197,8 @@ def partial_seeds(report: Report) -> list[str]:
 
 def closing_sentence(report: Report) -> str:
     """How to read differences and verdicts."""
-    count = sum(
-        len(verdict.findings) for verdict in report.verdicts if any(f.comparisons for f in verdict.findings.values())
-    )
+    findings = (finding for verdict in report.verdicts for finding in verdict.findings.values())
+    count = sum(bool(finding.comparisons) for finding in findings)
     tried = "one verdict is tried here" if count == 1 else f"{count} verdicts are tried here"
     if others := report.others:
         tried += f", and {others} on the table's other claims {'counts' if others == 1 else 'count'} too"
