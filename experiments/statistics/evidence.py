@@ -49,7 +49,8 @@ class Anytime:
 
         E = (1 + n g) ** -0.5 * ((1 + t**2 / nu) / (1 + t**2 / (nu (1 + n g)))) ** (n / 2)
 
-    is at least 1 / alpha at any n with a chance of at most alpha where the null is true, and 1 / E is a p-value.
+    is at least 1 / alpha at any n with a chance of at most alpha where the null is true, and 1 / E is a p-value. Like
+    Student's t, it assumes normal differences.
     """
 
     name = "anytime"
@@ -115,7 +116,10 @@ class Waiting:
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and the sample standard deviation; a deviation of 0 for a single value, and for equal ones."""
+    """The mean and the sample standard deviation of one value or more.
+
+    The deviation is 0 for a single value, and for equal ones.
+    """
     count = len(values)
     if values.count(values[0]) == count:
         # their mean may differ from them in its last digit, which would count as a spread
