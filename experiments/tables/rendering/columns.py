@@ -38,7 +38,7 @@ def divided(rows: list[Row]) -> list[list[Row]]:
 
 def _row(line: Line, report: Report) -> Row:
     row: Row = {"row": line["row"], "positions": line["positions"] or None, "what": line["label"]}
-    row |= {"heads": line.get("heads", _heads(line)), "d_k": line.get("d_k")}
+    row |= {"heads": line.get("heads", _heads(line)), "d_k": line.get("d_k"), "d_v": _value_size(line, report)}
     row |= {report.score: _mean(line, report.score)}
     row |= {name: line[name] for name in report.request.column_names if name not in row}
     row |= {"seeds": line["seeds"] or None, "difference": _difference(line), "unigram_loss": _unigram(line, report)}
@@ -53,6 +53,12 @@ def _heads(line: Line) -> str | None:
     """One number if h_k, h and h_v agree, else all three; None for a row without a model."""
     counts = [line[key] for key in HEADS if line.get(key) is not None]
     return "/".join(map(str, dict.fromkeys(counts) if len(set(counts)) == 1 else counts)) or None
+
+
+def _value_size(line: Line, report: Report) -> int | None:
+    """The width of the values, if it differs from that of the keys in any row."""
+    differs = any(other.get("d_v") != other.get("d_k") for other in report.lines)
+    return line.get("d_v") if differs else None
 
 
 def _mean(line: Line, score: str) -> str | None:

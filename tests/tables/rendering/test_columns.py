@@ -32,3 +32,13 @@ def test_the_second_table_has_the_published_numbers_and_the_names_of_the_rows():
     ]  # fmt: skip
     # of a table without any result yet
     assert columns(["row", "what", "heads", "d_k", *published, "mark"])[0] == ["row", "what", "heads", "d_k", "mark"]
+
+
+def test_the_width_of_values_is_shown_where_it_differs_from_that_of_keys():
+    report = made()
+    for line in report.lines:
+        line["d_v"] = line["d_k"]
+    assert "d_v" not in readable_table(report)[0]
+    report.lines[-1]["d_v"] = 7
+    shown = [row["d_v"] for row in readable_table(report)]
+    assert shown == [*(line["d_k"] for line in report.lines[:-1]), 7]
