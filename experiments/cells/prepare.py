@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from experiments.display.progress import Display
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, refusal
 from experiments.processes.bug_report import bug_report
-from experiments.processes.child import start_process, why_ended
+from experiments.processes.child import end_with_parent, start_process, why_ended
 from experiments.processes.environment_variables import ONE_THREAD
 from experiments.record.folder import RunFolder
 from experiments.settings.run import Settings
@@ -41,10 +42,13 @@ def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
     try:
         with start_process(
             "experiments.cells.prepare", folder.path, os.environ | IN_UTF8 | ONE_THREAD,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, encoding="utf-8",
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8",
         ) as process:  # fmt: skip
             try:
-                output = process.communicate()[0].strip()
+                assert process.stdout
+                # not communicate(), which closes the pipe that tells the process that this one is alive
+                output = process.stdout.read().strip()
+                process.wait()
             except BaseException:
                 process.kill()
                 raise
@@ -66,6 +70,8 @@ def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
 def main() -> ExitCode:
     """Make the corpus of the run folder in the first argument; a failure is printed to stdout."""
     settings, answer = from_tree(RunFolder(sys.argv[1]).config()), sys.stdout
+    # the next command removes what is left half made
+    end_with_parent(signal.SIGKILL)
     try:
         # what a library prints must not be taken for an answer
         with redirect_stdout(sys.stderr), Display() as display:

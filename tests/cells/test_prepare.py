@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from experiments.config.compose import compose
 from experiments.data.errors import DataError
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure
+from experiments.processes.child import process_arguments
 from experiments.record.folder import RunFolder
 from experiments.tasks.pretraining import Pretraining
 
@@ -30,6 +32,12 @@ def asked(tmp_path, text_file, tiny):
     return make
 
 
+@pytest.fixture
+def orphan(monkeypatch):
+    """`main` in this process, which has no parent whose end could be heard of."""
+    monkeypatch.setattr(prepare, "end_with_parent", lambda number: None)
+
+
 def cached(settings) -> bool:
     return Pretraining(settings).is_ready()
 
@@ -44,7 +52,7 @@ def test_made_once_in_another_process(asked, monkeypatch, tmp_path, capfd):
     def never(*arguments, **options):
         raise AssertionError
 
-    monkeypatch.setattr(subprocess, "run", never)
+    monkeypatch.setattr(prepare, "start_process", never)
     prepare_in_child_process(settings, folder)
 
 
@@ -55,7 +63,7 @@ def test_a_mistake_comes_back_as_it_was_said(asked, tmp_path, in_process):
         prepare_in_child_process(*asked(short))
 
 
-def test_what_the_system_refuses_the_process_is_said(asked, monkeypatch, tmp_path, capsys):
+def test_what_the_system_refuses_the_process_is_said(asked, orphan, monkeypatch, tmp_path, capsys):
     settings, folder = asked()
 
     def prepare_with_little(*arguments):
@@ -76,7 +84,7 @@ def test_what_the_system_refuses_the_process_is_said(asked, monkeypatch, tmp_pat
     assert caught.value.exit_code is ExitCode.OUT_OF_MEMORY
 
 
-def test_a_bug_in_the_process_is_printed_once_and_its_file_is_the_answer(asked, monkeypatch, capsys):
+def test_a_bug_in_the_process_is_printed_once_and_its_file_is_the_answer(asked, orphan, monkeypatch, capsys):
     def broken(*arguments):
         raise ValueError("oh")
 
@@ -113,3 +121,12 @@ def test_what_a_killed_process_was_making_is_removed(asked, monkeypatch, tmp_pat
     with pytest.raises(Failure, match="killed by SIGKILL"):
         prepare_in_child_process(*asked())
     assert left.parent.exists() and not [*left.parent.iterdir()]
+
+
+def test_the_process_ends_with_its_parent(asked):
+    settings, folder = asked()
+    # the end of a parent closes the pipe
+    command = process_arguments("experiments.cells.prepare", folder.path)
+    done = subprocess.run(**command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGKILL and not done.stdout, done.stderr
+    assert not cached(settings)
