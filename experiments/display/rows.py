@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from experiments.display.numbers import megabytes, rough_duration
+from experiments.failures.wording import as_typed
 from experiments.files.durable import to_json
 
 Row = dict[str, Any]
@@ -65,7 +66,7 @@ def readable(key: str, value: Any) -> str:
     if key == "seconds":
         return rough_duration(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
+        return as_typed(value)
     if isinstance(value, float) and _is_setting(key):
         # what is measured is rounded; a setting must tell the runs apart, and be as it was typed
         return repr(value).removesuffix(".0")

@@ -55,6 +55,11 @@ def as_yaml(value: object) -> str:
     )
 
 
+def as_typed(value: object) -> str:
+    """A value as one types it after KEY=: a list as [a,b], without quotation marks."""
+    return f"[{','.join(map(as_typed, value))}]" if isinstance(value, list) else str(value)
+
+
 def shortened(text: str) -> str:
     """The text; if it is longer than 200 characters, only both ends."""
     return text if len(text) <= 200 else f"{text[:120]}...{text[-60:]}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from pathlib import Path
 
 from experiments.failures.failure import Mistake, once
-from experiments.failures.wording import did_you_mean
+from experiments.failures.wording import as_typed, did_you_mean
 from experiments.record.dotted import Values, keys_that_end_in, leaves, value_at
 from experiments.record.result import Fields
 from experiments.results.columns import COLUMNS, NAMED, place_of
@@ -24,14 +25,17 @@ def settings_in(selection: list[str], runs: Path) -> list[str]:
 
 
 def matching(selection: list[str], results: list[Fields]) -> list[Fields]:
-    """The results that agree with every key=value of `selection`; key=a,b means either. Raises Mistake."""
+    """The results that agree with every key=value of `selection`; key=a,b means either, and key=[a,b] a list.
+
+    Raises Mistake.
+    """
     filters = once((key, wanted) for key, equals, wanted in (item.partition("=") for item in selection) if equals)
     for key, wanted in filters.items():
         _check_filter(key, wanted, results)
     return [
         result
         for result in results
-        if all(any(_matches(result, key, one) for one in wanted.split(",")) for key, wanted in filters.items())
+        if all(any(_matches(result, key, one) for one in _values(wanted)) for key, wanted in filters.items())
     ]
 
 
@@ -46,11 +50,16 @@ def without_match(selection: list[str], results: list[Fields]) -> str:
 def _near_value(selection: list[str], results: list[Fields]) -> str:
     values = Values(results)
     for key, wanted in (item.split("=", 1) for item in selection if "=" in item):
-        known = dict.fromkeys(map(str, values.at(place_of(key))))
-        for one in wanted.split(","):
+        known = dict.fromkeys(map(as_typed, values.at(place_of(key))))
+        for one in _values(wanted):
             if one not in known and (hint := did_you_mean(one, known)):
                 return hint
     return ""
+
+
+def _values(wanted: str) -> list[str]:
+    """The values of `a,b`, of which each may be a list, `[a,b]`."""
+    return re.split(r",(?![^[]*\])", wanted)
 
 
 def _check_filter(key: str, wanted: str, results: list[Fields]) -> None:
@@ -78,4 +87,6 @@ def _matches(result: Fields, key: str, wanted: str) -> bool:
             return float(wanted) == value
         except ValueError:
             return False
-    return str(value) == wanted
+    if isinstance(value, list):
+        wanted = wanted.replace(", ", ",")
+    return as_typed(value) == wanted

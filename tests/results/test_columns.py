@@ -4,8 +4,9 @@ import re
 
 import yaml
 
+from experiments.display.rows import readable
 from experiments.results.columns import TAKEN_FROM, table_of, tables_of, telling
-from experiments.results.selection import matching
+from experiments.results.selection import matching, without_match
 from experiments.settings.conf_files import CONF
 from tests.fixtures.growth import takes_linear_time
 from tests.fixtures.record import small_result
@@ -96,3 +97,20 @@ def test_scores_stand_before_the_loss_and_only_where_there_are_any():
     assert columns[0] == "objective" and columns.index("bleu") + 1 == columns.index("loss")
     assert [row["accuracy"] for row in of_task] == [90.0] and next(iter(of_task[0])) == "task"
     assert not {"objective", "bleu", "perplexity"} & of_task[0].keys()
+
+
+def test_runs_are_chosen_by_a_setting_that_is_a_list_as_it_is_typed():
+    static = (["logits"], ["logits", "weights"], [])
+    first, both, none = results = [
+        small_result(name, 5.0, variant={"name": "talking_heads", "static": each})
+        for name, each in zip("abc", static, strict=True)
+    ]
+    for wanted, chosen in (
+        ("[logits]", [first]), ("[logits,weights]", [both]), ("[logits, weights]", [both]), ("[]", [none]),
+        ("[logits],[logits,weights]", [first, both]), ("logits", []),
+    ):  # fmt: skip
+        assert matching([f"variant.static={wanted}"], results) == chosen, wanted
+    assert without_match(["variant.static=[logit,weights]"], results).endswith("(did you mean [logits,weights]?)")
+    assert [readable("variant.static", row["variant.static"]) for row in table_of(results)] == [
+        "[logits]", "[logits,weights]", "[]",
+    ]  # fmt: skip

@@ -134,6 +134,9 @@ def test_configurations_of_one_comparison_have_different_names():
     runs = [of(f"{clip}-{heads}", heads=heads, optimizer={"clip": clip}) for clip, heads in clips]
     # the usual clip is said only where the name needs it
     assert [name for name, _ in grouped(*runs)] == ["heads 2, clip null", "heads 2, clip 1.0", "heads 4"]
+    # a list is said as it is typed
+    runs = [of(str(each), optimizer={"betas": each}) for each in ([0.9], [0.9, 0.98])]
+    assert [name for name, _ in grouped(*runs)] == ["betas [0.9]", "betas [0.9,0.98]"]
 
 
 def test_runs_that_differ_in_more_than_the_seed_are_apart():
