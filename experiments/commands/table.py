@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -16,7 +16,6 @@ from experiments.display.rows import show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
-from experiments.failures.unread import Idle, check_none_idle
 from experiments.failures.wording import did_you_mean, joined
 from experiments.files.durable import check_writable, or_elsewhere
 from experiments.processes.interruption import Interrupted
@@ -24,13 +23,13 @@ from experiments.record.errors import or_other_runs
 from experiments.settings.group import SEEDS
 from experiments.tables import costs, step_times
 from experiments.tables.definition.inequality import Inequality, arithmetic
-from experiments.tables.definition.overrides import FINETUNE_PREFIX
 from experiments.tables.definition.published import Published, published_of
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import Table
 from experiments.tables.paper_differences import differences_from_paper
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.choose import source_of
+from experiments.tables.sources.idle_overrides import check_overrides_read
 from experiments.tables.sources.source import Outcomes, Source
 from experiments.tables.step_times import StepTimes
 
@@ -54,7 +53,7 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
     request = request_of(name, overrides, options)
     published = published_of(request)
     source = source_of(request)
-    check_overrides_read(request, source)
+    check_overrides_read(request, source, request.configurations)
     try:
         if options.mode not in ("--tune", "--render-only"):
             from experiments.tables.conditions import untuned_families
@@ -145,20 +144,6 @@ def check_sizes(request: Request, source: Source) -> None:
             part.contrast(sizes)
             if isinstance(part, Inequality) and part.relation == "=":
                 arithmetic(part.right, sizes[part.rows[0]])
-
-
-def check_overrides_read(request: Request, source: Source) -> None:
-    """Raises Mistake for an override about a setting that no row reads, in its pretraining or in a fine-tuning."""
-
-    def idle(row: str) -> Iterator[Idle]:
-        # the pretraining is the first of what is trained
-        for name, settings in zip(["", *request.budget.finetune], source.trained(row), strict=False):
-            for each in settings.idle():
-                yield each.within(f"{FINETUNE_PREFIX}{name}") if name else each
-
-    # composing the fine-tunings again takes time
-    if request.overrides:
-        check_none_idle(request.overrides, map(idle, request.configurations))
 
 
 def seeds_of(text: str) -> range:

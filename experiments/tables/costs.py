@@ -24,6 +24,7 @@ from experiments.tables.definition.overrides import by_stage, key_of, parse
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import BUDGETS, Table
 from experiments.tables.sources.choose import source_of
+from experiments.tables.sources.idle_overrides import check_overrides_read
 from experiments.tables.sources.source import TO_MAKE, TO_TRAIN, Prediction, Source
 from experiments.tables.sources.step_clock import StepClock
 
@@ -135,9 +136,17 @@ def _tables() -> Iterator[tuple[str, Table]]:
 
 
 def _baseline_cost(request: Request, clock: StepClock) -> list[float | None] | None:
-    """The prediction for the baseline's first cell, ready for JSON; None if its time is unknown."""
+    """The prediction for the baseline's first cell, ready for JSON; None if its time is unknown.
+
+    Raises Mistake for overrides that are wrong for the table.
+    """
     baseline = request.table.baseline
     source = source_of(request, {baseline: request.rows[baseline]})
+    try:
+        check_overrides_read(request, source, [baseline])
+    except Mistake:
+        # another row may read them, and composing all rows takes time
+        check_overrides_read(request, source_of(request), request.configurations)
     prediction = source.predict(source.cells(request.seeds)[0], clock, roughly=True)
     if prediction.seconds is None:
         return None

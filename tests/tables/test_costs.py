@@ -112,6 +112,9 @@ def test_the_list_goes_on_after_a_table_for_which_an_override_is_wrong(attn, tmp
             if request.name in request.overrides[0]:
                 raise Mistake(f"{request.name} does not take it", "leave it out")
 
+        def trained(self, row):
+            return []
+
         def predict(self, cell, clock, roughly):
             return Prediction(3600.0, 10**6, 10**9)
 
@@ -127,6 +130,21 @@ def test_the_list_goes_on_after_a_table_for_which_an_override_is_wrong(attn, tmp
     refused = attn("table", "--dry-run", f"data.train={tables}")
     assert refused.returncode == 2 and refused.stdout == ""
     assert f"{TABLE} does not take it\n  leave it out" in refused.stderr
+
+
+def test_the_list_refuses_a_setting_that_no_row_of_a_table_reads(attn, tmp_path, monkeypatch, clocked):
+    from experiments.tables import costs
+
+    clocked(lambda settings: 1000.0)
+    monkeypatch.setattr(costs, "names", lambda: [TABLE])
+    monkeypatch.setattr(costs, "BUDGETS", ["nano"])
+    monkeypatch.setenv("ATTN_CACHE", str(tmp_path / "cache"))
+    refused = attn("table", "--dry-run", "model.sinusoidal_base=9")
+    assert refused.returncode == 2 and refused.stdout == ""
+    assert "model.sinusoidal_base=9: nothing reads it with model.position=" in refused.stderr
+    # not the baseline, but other rows
+    read = attn("table", "--dry-run", "--format", "csv", "optimizer.head_mixing_rate_factor=0.5")
+    assert " cells, " in rows_of(read.stdout, "table")[TABLE]["nano"], read.output
 
 
 @pytest.mark.parametrize(
