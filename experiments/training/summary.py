@@ -125,5 +125,5 @@ def conditions(run: Run) -> dict[str, Any]:
 
 
 def flops_per_token(run: Run) -> float:
-    """Floating-point operations of the forward and backward pass, for each token that the model reads."""
+    """Floating-point operations of the forward and backward pass, for each token of a sequence of the full length."""
     return run.model.flops_per_token(run.settings.length, run.objective.predicted_share)
