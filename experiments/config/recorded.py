@@ -100,8 +100,10 @@ def override(tree: dict[str, Any], overrides: list[str]) -> Settings:
             continue
         if OmegaConf.select(config, key, default=config) is config:
             raise Mistake(f"there is no setting {key!r}", near_key(key, primary=primary))
-        for place in [key, *_places_of(key, sources, tree)]:
-            OmegaConf.update(config, place, value)
+        OmegaConf.update(config, key, value)
+        for place in _places_of(key, sources, tree):
+            # not the value, whose mistake would be said of each place
+            OmegaConf.update(config, place, f"${{{key}}}")
     return resolve(config)
 
 

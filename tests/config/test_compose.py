@@ -393,6 +393,15 @@ def test_a_finished_run_takes_another_corpus_and_keeps_the_rest():
         override(run, ["objective.rat=0.5"])
 
 
+def test_a_wrong_value_for_a_run_is_said_once_whatever_places_take_it():
+    run = compose(["heads=12", "variant=talking_heads"]).model_dump()
+    for word, said in (("heads=0", "heads = 0: must be at least 1"), ("batch_size=0", "batch_size = 0: must be at")):
+        with pytest.raises(Mistake, match=rf"^{said}[^\n]*$"):
+            override(run, [word])
+    other = override(run, ["batch_size=4", "heads=6"])
+    assert (other.trainer.batch_size, other.variant["softmax_heads"]) == (4, 6)
+
+
 def test_composing_leaves_torch_out():
     code = "import sys; from experiments.config.compose import compose; compose([]); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
