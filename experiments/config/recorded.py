@@ -80,6 +80,9 @@ def override(tree: dict[str, Any], overrides: list[str]) -> Settings:
     for text, each in zip(overrides, parsed, strict=True):
         if each.is_sweep_override():
             raise Mistake(f"{text}: one value is needed here", "to give a list write key=[a,b]")
+        if each.key_or_group in groups() and each.key_or_group not in tree:
+            # an overlay of several settings
+            raise Mistake(f"{text}: a run has no {each.key_or_group}", "name the settings themselves: length=64")
     composed_groups = {each.key_or_group for each in parsed} & set(groups())
     pairs = zip(overrides, parsed, strict=True)
     group_overrides = [text for text, each in pairs if each.key_or_group.split(".")[0] in composed_groups]

@@ -391,6 +391,8 @@ def test_a_finished_run_takes_another_corpus_and_keeps_the_rest():
         override(run, ["seed=0,1"])
     with pytest.raises(Mistake, match=r"no setting 'objective\.rat'"):
         override(run, ["objective.rat=0.5"])
+    with pytest.raises(Mistake, match="experiment=nano_table: a run has no experiment\n  name the settings themselves"):
+        override(run, ["experiment=nano_table"])
 
 
 def test_a_wrong_value_for_a_run_is_said_once_whatever_places_take_it():
