@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.commands.export_custom import CUSTOM, MODEL_TYPE
+from experiments.config.command_line import check_single
 from experiments.config.compose import compose
 from experiments.data.tokenizer import Tokenizer
 from experiments.failures.failure import Mistake
@@ -52,6 +53,7 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     from experiments.record.checkpoint_file import MODEL, origin, restore, save, weights
 
     _check_no_run(Path(source))
+    check_single(overrides)
     _check_used(overrides)
     given, name = name, name or Path(source).resolve().name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):

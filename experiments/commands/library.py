@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.cells.cell import execute, folder_of
 from experiments.config.check import from_tree
+from experiments.config.command_line import check_single
 from experiments.config.compose import compose
 from experiments.config.recorded import config_here
 from experiments.display.lines import warn
@@ -89,6 +90,7 @@ def train(overrides: Sequence[str] = ()) -> Result:
     if isinstance(overrides, str):
         raise Mistake("the overrides are a text, must be a list of them", f"experiments.train([{overrides!r}])")
     words = take([*overrides])
+    check_single(words)
     settings = compose(words)
     check_none_idle(words, [settings.idle()])
     execute(settings)

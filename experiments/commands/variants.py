@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from experiments.config.command_line import check_overrides
+from experiments.config.command_line import check_single
 from experiments.config.compose import compose, compose_raw
 from experiments.config.groups import options
 from experiments.display.lines import warn
@@ -39,7 +39,7 @@ def print_variants(overrides: list[str], format: str) -> None:
     """Print a row for each variant: the cost of one attention layer for one sequence at the composed sizes."""
     if any(override.startswith("variant=") for override in overrides):
         raise Mistake("attn variants lists every variant", "give only sizes, such as heads=24 hidden_size=768")
-    check_overrides(overrides)
+    check_single(overrides)
     for text, key, _ in unread_settings(overrides, READ_KEYS, keys_around_attention()):
         # a key that there is not has a message of its own
         compose_raw(overrides)

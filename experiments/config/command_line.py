@@ -154,6 +154,15 @@ def check_overrides(overrides: list[str], primary: Primary = PRETRAINING) -> lis
     return parsed
 
 
+def check_single(overrides: list[str], primary: Primary = PRETRAINING) -> list[Override]:
+    """The parsed overrides of one configuration. Raises Mistake, also for one with several values."""
+    parsed = check_overrides(overrides, primary)
+    for text, override in zip(overrides, parsed, strict=True):
+        if override.is_sweep_override():
+            raise Mistake(f"{text}: one value is needed here", "to give a list write key=[a,b]")
+    return parsed
+
+
 def _check_choice(override: Override) -> None:
     """Raises Mistake for an option that a group does not have, because Hydra would read any file that a path leads
     to.

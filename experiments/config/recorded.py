@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from experiments.config.check import class_of, errors_of, from_tree
-from experiments.config.command_line import check_overrides
+from experiments.config.command_line import check_single
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.groups import groups, options
 from experiments.config.messages import hydra_errors_as_mistakes, near_key
@@ -76,10 +76,8 @@ def override(tree: dict[str, Any], overrides: list[str]) -> Settings:
     A group is composed afresh; a key that people vary also reaches the places that refer to it.
     """
     primary = primary_of(tree)
-    parsed = check_overrides(overrides, primary)
+    parsed = check_single(overrides, primary)
     for text, each in zip(overrides, parsed, strict=True):
-        if each.is_sweep_override():
-            raise Mistake(f"{text}: one value is needed here", "to give a list write key=[a,b]")
         if each.key_or_group in groups() and each.key_or_group not in tree:
             # an overlay of several settings
             raise Mistake(f"{text}: a run has no {each.key_or_group}", "name the settings themselves: length=64")

@@ -270,6 +270,13 @@ def test_variants_refuses_what_no_cost_follows_from(attn, word):
     assert done.stderr.startswith(f"attn variants: {word}: attn variants does not use {word.partition('=')[0]}\n")
 
 
+def test_a_command_without_sweeps_names_none(attn):
+    for words in (["variants", "heads=3,6"], ["import", "anything", "heads=3,6"]):
+        done = attn(*words)
+        said = f"attn {words[0]}: heads=3,6: one value is needed here\n  to give a list write key=[a,b]\n"
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+
+
 def test_paths_with_umlauts_and_spaces_are_read(attn, tmp_path):
     (tmp_path / "\u00dcbung").mkdir()
     (text := tmp_path / "\u00dcbung" / "ein T\u00e9xt.txt").write_text("The cat sat.\n\n" * 9)

@@ -88,6 +88,8 @@ def test_one_override_is_a_list_too():
 def test_an_override_that_nothing_reads_is_refused():
     with pytest.raises(Mistake, match=r"model\.sinusoidal_base=9: nothing reads it with model\.position=rotary"):
         experiments.train(["model.sinusoidal_base=9"])
+    with pytest.raises(Mistake, match="seed=0,1: one value is needed here"):
+        experiments.train(["seed=0,1"])
 
 
 def test_what_can_not_be_built_is_named():
