@@ -33,11 +33,17 @@ class Place(NamedTuple):
 
 
 def places(task: Benchmark) -> dict[str, Place]:
-    """`train`, and the validation splits as `validation` or `validation.NAME`."""
+    """`train`, and the validation splits as `validation` or `validation.NAME`. Raises DataError for a file of another
+    kind.
+    """
     splits = {"train": Place("task.train", task.train, task.train_examples)}
     for name, value in task.held_out.items():
         split = f"validation.{name}" if name else "validation"
         splits[split] = Place(f"task.{split}", value, task.validation_examples)
+    for place in splits.values():
+        # no split of the hub is called so
+        if not place.is_file and ("/" in place.value or Path(place.value).suffix):
+            raise DataError(f"{place.key}={place.value}: the name of a file must end in {' or '.join(FILES)}")
     return splits
 
 
@@ -60,12 +66,8 @@ def identity(task: Benchmark, cache: Cache) -> dict[str, Any]:
 
 def check_splits(task: Benchmark, cache: Cache) -> None:
     """Raises DataError for a local file that is in two splits, or of which another split has a copy, and for splits
-    of the hub that have common rows. Also for a file of another kind.
+    of the hub that have common rows.
     """
-    for place in places(task).values():
-        # no split of the hub is called so
-        if not place.is_file and ("/" in place.value or Path(place.value).suffix):
-            raise DataError(f"{place.key}={place.value}: the name of a file must end in {' or '.join(FILES)}")
     local = {place.key: files.find(place.key, place.value) for place in places(task).values() if place.is_file}
     files.digests_of_splits(local, cache.file_digest)
     hub.check_splits({place.key: place.value for place in places(task).values() if not place.is_file})
