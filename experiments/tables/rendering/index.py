@@ -36,6 +36,19 @@ from experiments.tables.verdict import UNDECIDED, Finding, Verdict
 
 INDEX = "README.md"
 WRITER = "`attn table NAME --out FOLDER` writes this page."
+LEGEND = (
+    "* **verdict.** Verdicts under several schemes of positions are listed in brackets if they differ. If several "
+    "pages decide the same claim, one of them counts, and its line names the others. A page of planned seeds comes "
+    "first, then one with more pairs, then a page of the whole table, then one without missing cells, then the first "
+    "by name.",
+    "* **size.** A difference between rows: the left side minus the right side of a comparison. It is that of the "
+    "comparisons that share the verdict of their claim. If the claim is not resolved or not tested, it is that of all "
+    "comparisons that do not hold yet. It is a mean with its 95% interval, or the range of several means with the "
+    "range of their intervals. The size of a trend is the difference between the two ends of a line fitted to its "
+    "rows, and that of the time of a step is a ratio. If a claim depends on positions, its size is given under each "
+    "scheme.",
+    "* **pairs.** The number of seeds, or of rounds of timing, in which the rows were compared.",
+)
 
 
 class Decision(NamedTuple):
@@ -67,20 +80,10 @@ def write_index(folder: Path) -> Path:
     reports, claims, unreadable = _read(folder)
     how = (
         f"{WRITER} {verdicts} explains the verdicts, and {tables} the budgets. A verdict is about models like those of "
-        "its page, with the positions and learning rates that the page names. "
-        "A size is a difference between rows, the left side minus the right side of a comparison. It is that of the "
-        "comparisons that share the verdict of their claim, or, if the claim is not resolved or not tested, that of "
-        "all comparisons that do not hold yet. It is a mean with its 95% interval, or the range of several means, with "
-        "the range of their intervals in brackets. The size of a trend is the difference between the "
-        "two ends of a line fitted to its rows, and that of the time of a step is a ratio. Verdicts under several "
-        "schemes of positions are listed in "
-        "brackets if they differ. If a claim depends on positions, its size is given under each scheme. If several "
-        "pages decide the same claim, one of them counts, and its line names the others. A page of planned seeds comes "
-        "first, then one with more pairs, then a page of the whole table, then one without missing cells, then the "
-        "first by name. Each page keeps the chance of a wrong verdict on it below 5%, so of twenty pages, about one "
-        "may have a wrong verdict."
+        "its page, with the positions and learning rates that the page names. Each page keeps the chance of a wrong "
+        "verdict on it below 5%, so of twenty pages, about one may have a wrong verdict."
     )
-    blocks = ["# Results", _counts(claims), how, as_markdown([*_rows(folder, reports, claims)])]
+    blocks = ["# Results", *_counts(claims), how, "\n".join(LEGEND), as_markdown([*_rows(folder, reports, claims)])]
     if checks := [_row(folder, of_claim) for of_claim in claims if _origin(of_claim) == CHECK]:
         blocks += ["## Checks of the code", "They are true by proof or by construction.", as_markdown(checks)]
     if unreadable:
@@ -162,9 +165,9 @@ def _origin(decisions: Sequence[Decision]) -> str:
     return decisions[0].verdict.claim.origin
 
 
-def _counts(claims: Sequence[Sequence[Decision]]) -> str:
-    """Sentences that say how many claims have which verdict: of all, of each party if several make claims, and of
-    checks of the code.
+def _counts(claims: Sequence[Sequence[Decision]]) -> Iterator[str]:
+    """How many claims have which verdict: sentences on all and on checks of the code, and a table of the parties if
+    several make claims.
     """
     words: list[tuple[str, str]] = [(of_claim[0].verdict.word, _origin(of_claim)) for of_claim in claims]
     by_origin = {origin: Counter(word for word, of in words if of == origin) for origin in get_args(Origin)}
@@ -173,12 +176,18 @@ def _counts(claims: Sequence[Sequence[Decision]]) -> str:
     sentences = []
     if makers or not checks:
         sentences.append(_sentence(sum(makers.values(), Counter()), "claim"))
-    if len(makers) > 1:
-        by = {origin: "a paper itself" if origin == PAPERS_OWN else origin for origin in makers}
-        sentences += [_sentence(counts, "claim", f" by {by[origin]}") for origin, counts in makers.items()]
     if checks:
         sentences.append(_sentence(checks, "check", " of the code"))
-    return " ".join(sentences)
+    yield " ".join(sentences)
+    if len(makers) > 1:
+        found = [word for word in WORDS if any(word in counts for counts in makers.values())]
+        yield as_markdown(
+            [
+                {"claimed by": "a paper itself" if origin == PAPERS_OWN else origin, "claims": counts.total()}
+                | {word: counts[word] for word in found}
+                for origin, counts in makers.items()
+            ]
+        )
 
 
 def _sentence(counts: Counter[str], noun: str, of: str = "") -> str:
