@@ -110,14 +110,17 @@ class Report:
         own_first = [*under(scheme, self.lines), *self.lines]
         return first_known(line.get(key) for line in own_first if line["row"] == row)
 
-    def step_ratios(self, row: str, other: str, scheme: str) -> list[float]:
-        """The ratio of the step times of two rows under a scheme of positions in each round of the bench.
-
-        If the bench timed only another scheme, as it did for older pages, that one counts.
+    def timed_scheme(self, scheme: str) -> str:
+        """The scheme of positions whose step times count for one. If the bench timed only another, as it did for older
+        pages, that one counts.
         """
         timed = [of.scheme for key, of in self.request.configurations.items() if key in self.step_seconds]
-        counted = scheme if scheme in timed or not timed else timed[0]
-        first, second = (self.step_seconds.get(configuration_key(each, counted), {}) for each in (row, other))
+        return scheme if scheme in timed or not timed else timed[0]
+
+    def step_ratios(self, row: str, other: str, scheme: str) -> list[float]:
+        """The ratio of the step times of two rows in each round of the bench, under `timed_scheme`."""
+        timed = self.timed_scheme(scheme)
+        first, second = (self.step_seconds.get(configuration_key(each, timed), {}) for each in (row, other))
         return ratios_by_round(first, second)
 
     def step_ratio_interval(self, row: str, other: str, scheme: str) -> Interval | None:

@@ -241,7 +241,9 @@ def _advantages(comparison: Compared, report: Report, scheme: str) -> Iterator[s
     if times := more_parameters(comparison, report, scheme):
         yield f"{better} has {times:.2f} times the parameters of {worse}"
     if times := more_time(comparison, report, scheme):
-        yield f"a step of {better} takes {times:.2f} times the time of one of {worse}"
+        timed = report.timed_scheme(scheme)
+        under = f" under {timed} positions, which alone were timed" if timed != scheme else ""
+        yield f"a step of {better} takes {times:.2f} times the time of one of {worse}{under}"
 
 
 def _unlike_machines(comparison: Compared, report: Report, scheme: str) -> Iterator[str]:
