@@ -91,7 +91,8 @@ def _count(override: Override, text: str) -> int:
             raise Mistake(f"{text}: a range needs finite ends and a step other than 0")
         return max(0, -int((sweep.start - sweep.stop) // sweep.step))
     if not override.is_discrete_sweep():
-        raise Mistake(f"{text}: lists no values", "a grid consists of a,b,c, range(...) or glob(...)")
+        ways = "a grid consists of a,b,c, range(...) or glob(...); hydra/sweeper=optuna_search draws from an interval"
+        raise Mistake(f"{text}: lists no values", ways)
     return sum(1 for _ in override.sweep_iterator())
 
 

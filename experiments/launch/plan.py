@@ -153,16 +153,16 @@ def _search(node: DictConfig, launcher: str, overrides: list[str]) -> Search:
             "start the same command in each job; the jobs share the study",
         )
     search = _validated(Search, node, "sweeper")
-    _check_objectives(search.objectives)
+    _check_objectives(search)
     check_none_idle(overrides, [(each.within("hydra.sweeper") for each in search.idle())])
     return search
 
 
-def _check_objectives(names: Iterable[str]) -> None:
+def _check_objectives(search: Search) -> None:
     """Raises Mistake for an objective that is not one number of `result.json`; `parameters` is their total."""
-    for name in names:
+    for name, direction in search.objectives.items():
         if wrong := not_one_number("parameters.total" if name == "parameters" else name):
-            raise Mistake(f"hydra.sweeper: {wrong}")
+            raise Mistake(f"hydra.sweeper.{direction}: {wrong}")
 
 
 def _check_measured(names: Iterable[str], cells: Iterable[Settings]) -> None:

@@ -29,7 +29,8 @@ def not_one_number(place: str) -> str:
     """What is wrong with the place of one number of `result.json`, such as `parameters.attention`; else empty."""
     field, _, part = place.partition(".")
     if field not in FIELDS:
-        return f"result.json has no number {field!r}" + did_you_mean(field, FIELDS)
+        known = did_you_mean(field, FIELDS) or f"; it has {', '.join(FIELDS)}"
+        return f"result.json has no number {field!r}{known}"
     if field not in BY_PART:
         return f"{field} is one number, without {part!r}; did you mean {field}?" if part else ""
     if not part:

@@ -151,7 +151,7 @@ def test_an_objective_that_was_not_measured_is_said(attn, tiny):
         (["heads=1,2", "hydra.sweeper.trals=3"], "there is no setting 'hydra.sweeper.trals' (did you mean trials?)"),
         (["heads=1,2", "hydra.sweeper.trials=0"], "hydra.sweeper.trials = 0: must be at least 1"),
         (["heads=1,2", "hydra.sweeper.sampler=tpo"], "must be one of tpe, random (did you mean tpe?)"),
-        (["heads=1,2", "hydra.sweeper.minimize=[los]"], "result.json has no number 'los'"),
+        (["heads=1,2", "hydra.sweeper.minimize=[los]"], "minimize: result.json has no number 'los'; it has"),
         (["heads=1,2", "hydra.sweeper.minimize=[scores]"], "scores has several numbers; write scores.NAME"),
         (["heads=1,2", "hydra.sweeper.maximize=[scores.f1]"], "trials have no such number\n  there are: perplexity"),
         (["heads=1,2", "hydra.sweeper.minimize=[order_loss]"], "order_loss: the trials have no such number"),

@@ -25,6 +25,7 @@ def test_a_value_is_a_field_the_total_of_its_parts_or_one_part():
         ("parameters.attention", ""),
         ("scores.f1", ""),
         ("validation_los", "result.json has no number 'validation_los' (did you mean validation_loss?)"),
+        ("los", f"result.json has no number 'los'; it has {', '.join(FIELDS)}"),
         ("parameters", "parameters has several numbers; did you mean parameters.total?"),
         ("parameters.atention", "parameters has no part 'atention' (did you mean attention?)"),
         ("scores", "scores has several numbers; write scores.NAME"),
