@@ -35,6 +35,8 @@ INFORMATION = ("all", "config", "defaults", "defaults-tree", "plugins", "searchp
 # the groups to whose options a user adds a module too, and its package
 PACKAGES = {"variant": "attention", "objective": "experiments.objectives.kinds", "data": "experiments.data.kinds"}
 
+TABLES_OF_TEXT = {".csv", ".tsv", ".json", ".jsonl"}  # files whose text is in a column
+
 
 class CommandLine(NamedTuple):
     """The arguments of a command that composes a configuration."""
@@ -178,10 +180,17 @@ def _check_choice(override: Override) -> None:
             if str(text).isidentifier() and (file := module_file(f"{PACKAGES.get(group)}.{text}")):
                 raise Mistake(said, f"{file} also needs a file conf/{group}/{text}.yaml")
             hint = f"there are: {', '.join(known)}"
-            if group == "data" and (ending := PurePath(str(text)).suffix):
-                kind = "parquet" if ending == ".parquet" else "text"
-                raise Mistake(f"{said}; is it a file?", f"data={kind} data.train={text} reads it; {hint}")
+            if group == "data" and (path := PurePath(str(text))).suffix:
+                raise Mistake(f"{said}; is it a file?", f"{_reader(path)}; {hint}")
             raise Mistake(said + did_you_mean(str(text), known), hint)
+
+
+def _reader(file: PurePath) -> str:
+    """What reads a file with a name of this ending, in a hint."""
+    if TABLES_OF_TEXT.intersection(file.suffixes):
+        return "data=hub data.path=FOLDER data.column=NAME reads it, in a folder of its own"
+    kind = "parquet" if file.suffix == ".parquet" else "text"
+    return f"data={kind} data.train={file} reads it"
 
 
 def quoted(text: str) -> str:

@@ -304,6 +304,7 @@ def test_no_configuration_can_import_anything(path):
             ["there is no data 'book.txt'", "data=text data.train=book.txt reads it", "python_docs"],
         ),
         (["data=a/b.parquet"], ["there is no data 'a/b.parquet'", "data=parquet data.train=a/b.parquet reads it"]),
+        (["data=a/b.csv.gz"], ["data=hub data.path=FOLDER data.column=NAME reads it, in a folder of its own"]),
         (["data.train=train[:50%]"], ["cannot be read", """write data.train="'train[:50%]'\""""]),
         (["data.train=[a"], ["'data.train=[a' cannot be read", "quote parts"]),
         (["objective=translation"], ["objective.kind = 'translation'", "data=pairs"]),

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from experiments.data.cache import Cache
 from experiments.data.errors import OTHER_DATA, DataError, why_not_both
-from experiments.failures.wording import first_line
+from experiments.failures.wording import closest, first_line
 from experiments.files.digest import digest
 from experiments.files.disk import read_text
 
@@ -54,6 +54,14 @@ class HubPlace(NamedTuple):
     def of_name(self) -> str:
         """The settings of its path and of its configuration, as a user writes them."""
         return f"{self.of_path} {self.keys.name}={self.name or 'null'}"
+
+    @property
+    def near_folder(self) -> str:
+        """` (did you mean the folder x?)` if the path is almost the name of a folder; else empty."""
+        path = Path(self.path)
+        folders = [each.name for each in path.parent.iterdir() if each.is_dir()] if path.parent.is_dir() else []
+        close = closest(path.name, folders)
+        return f" (did you mean the folder {path.parent / close}?)" if close else ""
 
 
 class _Slice(NamedTuple):
@@ -215,10 +223,12 @@ def _refuse(data: HubPlace, revision: str, error: Exception) -> None:
         ) from error
     if isinstance(error, errors.RepositoryNotFoundError):
         raise DataError(
-            f"{data.of_path}: the hub has no such data set, or hides it from you; {data.instead}"
+            f"{data.of_path}{data.near_folder}: the hub has no such data set, or hides it from you; {data.instead}"
         ) from error
     if isinstance(error, errors.HFValidationError):
-        raise DataError(f"{data.of_path} is neither a folder nor owner/name of the hub: {first_line(error)}") from error
+        raise DataError(
+            f"{data.of_path}{data.near_folder} is neither a folder nor owner/name of the hub: {first_line(error)}"
+        ) from error
 
 
 def _downloaded(data: HubPlace, needed: str, commit: str | None, unreachable: UnreachableError) -> str:
@@ -233,7 +243,7 @@ def _downloaded(data: HubPlace, needed: str, commit: str | None, unreachable: Un
             builder = datasets.load_dataset_builder(data.path, data.name)
     except Exception as error:
         raise DataError(
-            f"{data.of_name}: the Hugging Face hub cannot be reached "
+            f"{data.of_name}{data.near_folder}: the Hugging Face hub cannot be reached "
             f"({unreachable}), and the set has not been downloaded before; {data.instead}"
         ) from error
     downloaded = Path(builder.cache_dir).name

@@ -258,6 +258,12 @@ def test_a_folder_is_read_and_known_by_its_bytes(ask: Ask, closed: None, folder:
     assert "data.streaming=false reads train[:50%]" in slices["error"]
 
 
+def test_a_folder_that_is_not_there_is_told_the_nearest(ask: Ask, closed: None, folder: Path) -> None:
+    near, far = ask({"path": f"{folder}t"}, {"path": str(folder.parent / "reviews")})
+    assert near["error"].startswith(f"data.path={folder}t (did you mean the folder {folder}?) is neither a folder nor")
+    assert "did you mean" not in far["error"]
+
+
 def test_a_folder_of_lines_or_tables_needs_no_setting_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "lines").mkdir()
     (tmp_path / "lines" / "train.jsonl").write_text("".join(f'{{"text": "line {row}"}}\n' for row in range(40)))
