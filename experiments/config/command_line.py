@@ -19,6 +19,7 @@ from experiments.config.primary import PRETRAINING, PRIMARIES, Primary
 from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import closest, did_you_mean
 from experiments.files.digest import digest
+from experiments.settings.data import TABLES_OF_TEXT
 from experiments.settings.plugins import module_file
 
 MULTIRUN_FLAGS = {"--multirun", "-m"}
@@ -34,8 +35,6 @@ PRINTED = ("job", "hydra", "all")
 INFORMATION = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 # the groups to whose options a user adds a module too, and its package
 PACKAGES = {"variant": "attention", "objective": "experiments.objectives.kinds", "data": "experiments.data.kinds"}
-
-TABLES_OF_TEXT = {".csv", ".tsv", ".json", ".jsonl"}  # files whose text is in a column
 
 
 class CommandLine(NamedTuple):

@@ -33,6 +33,7 @@ class Corpus:
     size: Callable[[], int | None]  # about how many bytes of text there are, if known: for progress
     # raises DataError if the text is no longer the one that was identified; called when it has been read
     check: Callable[[], None] = lambda: None
+    remark: str = ""  # what a run should say of its text
 
     @property
     def more_documents(self) -> str:

@@ -30,6 +30,10 @@ class LocalFiles(SplitData):
         """The columns to read from a Parquet file; none for a text."""
         return []
 
+    def remark(self, paths: Iterable[Path]) -> str:
+        """What a run should say of the files; empty if there is nothing."""
+        return ""
+
     def open(self, cache: Cache) -> Corpus:
         """Find the files. Raises DataError for one that does not exist, and for one that is in two splits."""
         paths = {split: files.find(f"data.{split}", pattern) for split, pattern in self.places().items()}
@@ -52,7 +56,9 @@ class LocalFiles(SplitData):
                 if sha256(path) != known:
                     raise changed_while_read(str(path))
 
-        return Corpus(identity, lambda: self.assigned(paths, texts), lambda: self._size(digests), check)
+        return Corpus(
+            identity, lambda: self.assigned(paths, texts), lambda: self._size(digests), check, self.remark(digests)
+        )
 
     def _size(self, paths: Iterable[Path]) -> int:
         sizes = (

@@ -101,7 +101,7 @@ def obtain(
         unigram=np.fromfile(folder / "unigram", dtype="<i8"),
         identity={"corpus": corpus.identity, "tokenizer": tokenizer_identity, "length": length, **facts, "packed": key},
         sequences=cache.contents(folder_name(folder)),
-        remark="; ".join(filter(None, [tokenizers.shortfall(tokenizer_identity), *repeated])),
+        remark="; ".join(filter(None, [corpus.remark, tokenizers.shortfall(tokenizer_identity), *repeated])),
     )
 
 

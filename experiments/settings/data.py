@@ -13,6 +13,7 @@ from experiments.settings.group import Group, Text
 
 # a document is one row (a line of a text), the rows up to a blank one, or those up to WikiText's next title
 Documents = Literal["row", "blank_line", "article"]
+TABLES_OF_TEXT = {".csv", ".tsv", ".json", ".jsonl"}  # endings of files whose text is in a column
 
 
 def _other_than_source(target: str, others: ValidationInfo) -> str:

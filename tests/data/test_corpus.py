@@ -87,3 +87,12 @@ def test_wrong_bytes_are_found_at_once_wherever_they_are(
         file.write(b"\xff")
     with pytest.raises(DataError, match=f"byte 0xff at offset {at} "):
         open_corpus(text_data(), cache)
+
+
+def test_a_table_that_is_read_as_plain_text_is_named(
+    cache: Cache, text_data: Callable[..., TextFiles], text_file: Path
+) -> None:
+    assert open_corpus(text_data(), cache).remark == ""
+    (table := text_file.with_name("reviews.csv")).write_text('body\n"a, b"\n')
+    remark = open_corpus(text_data(validation=str(table)), cache).remark
+    assert remark.startswith(f"{table} is read as plain text, with its commas, quotes and braces; data=hub data.path=")

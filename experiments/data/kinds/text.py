@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
 from experiments.data.local_files import LocalFiles
 from experiments.data.readers import files
-from experiments.settings.data import Documents
+from experiments.settings.data import TABLES_OF_TEXT, Documents
 
 
 class TextFiles(LocalFiles):
@@ -25,3 +25,10 @@ class TextFiles(LocalFiles):
     def rows(self, path: Path) -> Iterator[str]:
         """The lines of a file."""
         return files.text_rows(path)
+
+    def remark(self, paths: Iterable[Path]) -> str:
+        """That a file is a table, of which a column is probably meant."""
+        if (table := next((path for path in paths if TABLES_OF_TEXT.intersection(path.suffixes)), None)) is None:
+            return ""
+        column = "data=hub data.path=FOLDER data.column=NAME reads a column of the files of a folder"
+        return f"{table} is read as plain text, with its commas, quotes and braces; {column}"
