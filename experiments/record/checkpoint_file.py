@@ -51,6 +51,7 @@ class Checkpoint(NamedTuple):
 
     step: int
     path: Path
+    digest: str  # of the file
     tensors: dict[str, Tensor]  # on the CPU
     header: dict[str, Any]
 
@@ -234,14 +235,14 @@ def check_fits(live: dict[str, Tensor], stored: dict[str, Tensor]) -> None:
 def _read(path: Path, say: Callable[[str], None]) -> Checkpoint | None:
     """The checkpoint; None, with a line about it, if it has changed since it was written."""
     try:
-        if file_digest(path) not in checksums(path):
+        if (digest := file_digest(path)) not in checksums(path):
             raise ValueError("its checksum differs")
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no dict
             header = json.loads((file.metadata() or {}).get("header", "no header"))
         if not isinstance(header, dict):
             raise ValueError("its header is not a mapping")
-        return Checkpoint(step_of(path), path, tensors, header)
+        return Checkpoint(step_of(path), path, digest, tensors, header)
     except (OSError, SafetensorError, ValueError, RecursionError) as error:
         if isinstance(error, OSError) and error.errno not in DAMAGED:
             # it may be good, and the next checkpoint that is written would remove it

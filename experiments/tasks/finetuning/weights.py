@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from experiments.failures.failure import Mistake
-from experiments.files.digest import file_digest
 from experiments.record.folder import RunFolder
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.position import POSITION_TABLE
@@ -25,7 +24,7 @@ def pretrained_weights(settings: FinetuningSettings) -> dict[str, Tensor]:
 
     folder, origin = RunFolder(settings.pretrained), settings.origin
     checkpoint = load(folder.checkpoint, settings.checkpoint, lambda text: None)
-    if checkpoint is None or file_digest(checkpoint.path) != origin.digest:
+    if checkpoint is None or checkpoint.digest != origin.digest:
         raise Mistake(
             f"{folder.checkpoint}: the {settings.checkpoint} checkpoint is not that of step "
             f"{origin.step} with the digest {origin.digest[:8]}, or is damaged"
