@@ -147,8 +147,8 @@ def variants_of(table: str, budget: str) -> dict[str, str]:
         return {}
     shared = f"variant={compose([]).variant['name']} {definition.budget(budget).overrides}"
     return {
-        row: re.findall(r"variant=(\w+)", f"{shared} {of.overrides}")[-1]
-        for row, of in definition.rows_at(budget).items()
+        row: re.findall(r"variant=(\w+)", f"{shared} {of_row.overrides}")[-1]
+        for row, of_row in definition.rows_at(budget).items()
     }
 
 
@@ -171,8 +171,8 @@ def page() -> str:
     rows = [
         f"| [`{name}`](#{name}) "
         + " ".join(
-            f"| {of[name].parameters:,} | {over_multi_head(of, name).multiplies:.2f} | {of[name].cached:,}"
-            for of in (few, many)
+            f"| {layers[name].parameters:,} | {over_multi_head(layers, name).multiplies:.2f} | {layers[name].cached:,}"
+            for layers in (few, many)
         )
         + " |"
         for name in few
@@ -244,18 +244,18 @@ def sketch(name: str) -> str:
     return "\n".join([head, f"<style>{style}</style><defs>{tip}</defs>{ground}", *body, "</svg>"]) + "\n"
 
 
-def over_multi_head(of: dict[str, Layer], name: str) -> Ratios:
+def over_multi_head(layers: dict[str, Layer], name: str) -> Ratios:
     """The cost of a variant divided by that of multi-head attention."""
-    base = of["multi_head"]
-    return Ratios(of[name].multiplies / base.multiplies, of[name].parameters / base.parameters)
+    base = layers["multi_head"]
+    return Ratios(layers[name].multiplies / base.multiplies, layers[name].parameters / base.parameters)
 
 
 def drawing() -> str:
     """The picture: bars for the multiplies and the parameters of each variant, relative to multi-head's."""
     body, top = [], 16
     for title, sizes in SIZES.items():
-        of = costs(sizes)
-        ratios = {name: over_multi_head(of, name) for name in of}
+        layers = costs(sizes)
+        ratios = {name: over_multi_head(layers, name) for name in layers}
         most = max(max(pair) for pair in ratios.values())
         body.append(f'<text class="title" x="{LEFT}" y="{top}">{title}: {sizes}</text>')
         top += 12

@@ -138,7 +138,7 @@ def check_claims(chosen: Sequence[str], name: str, table: Table, budget: str) ->
 
 def check_sizes(request: Request, source: Source) -> None:
     """Raises Mistake for a size in a claim that its rows lack, or in which they do not differ as a trend needs."""
-    sizes = {of.row: source.sizes(key) for key, of in request.configurations.items()}
+    sizes = {each.row: source.sizes(key) for key, each in request.configurations.items()}
     for claim in request.claims.values():
         for part in claim.parts_at(request.rows):
             part.contrast(sizes)

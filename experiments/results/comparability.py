@@ -63,7 +63,7 @@ def remarks(results: Sequence[Fields]) -> Iterator[str]:
 
 def unlike(results: Sequence[Fields]) -> Iterator[str]:
     """Lines about results that are not as comparable as their settings say, with the names of two runs."""
-    tokens = ((name, of, result) for result in results for name, of in (result["sequences"] or {}).items())
+    tokens = ((name, digest, result) for result in results for name, digest in (result["sequences"] or {}).items())
     if pair := _apart(tokens):
         one, other = (result["run"] for result in pair)
         yield (
@@ -71,7 +71,7 @@ def unlike(results: Sequence[Fields]) -> Iterator[str]:
             "so their losses are not comparable"
         )
     for condition, difference in LEFT_TO_MACHINE.items():
-        if pair := _apart((condition, of[condition], of) for of in results if of[condition]):
+        if pair := _apart((condition, result[condition], result) for result in results if result[condition]):
             one, other = (f"{result['run']} ({result[condition]})" for result in pair)
             yield f"{one} and {other} {difference}"
     ran = [result for result in results if result["backend"] and result["config"]]
@@ -82,7 +82,8 @@ def unlike(results: Sequence[Fields]) -> Iterator[str]:
         kernels.setdefault(key, set()).add(result["backend"])
     # runs that agree in these settings usually have one kernel, and a digest of all settings takes longer
     several = [result for key, result in zip(keys, ran, strict=True) if len(kernels[key]) > 1]
-    if pair := _apart((configuration_digest(of["config"] | {"seed": 0}), of["backend"], of) for of in several):
+    backends = ((configuration_digest(each["config"] | {"seed": 0}), each["backend"], each) for each in several)
+    if pair := _apart(backends):
         one, other = (f"{result['run']} ({result['backend']})" for result in pair)
         yield f"{one} and {other} differ only in the seed, but ran with different kernels of attention"
 
@@ -98,12 +99,13 @@ def _other_code(results: Sequence[Fields]) -> str:
     # equal settings have equal code, so its digest is computed once for all runs that share them
     keys = list(zip(*(map(str, column) for column in columns), strict=True))
     present = {key: _present_code(result) for key, result in dict(zip(keys, recorded, strict=True)).items()}
-    others = [(of, present[key]) for key, of in zip(keys, recorded, strict=True) if present[key] != of["code_digest"]]
+    pairs = [(result, present[key]) for key, result in zip(keys, recorded, strict=True)]
+    others = [(result, code) for result, code in pairs if code != result["code_digest"]]
     if not others:
         return ""
-    lacking = (lacking_plugin(RunFolder(of["folder"])) for of, code in others if code is None)
+    lacking = (lacking_plugin(RunFolder(result["folder"])) for result, code in others if code is None)
     remedy = next(filter(None, lacking), "to train them again, give their commands with runs=FOLDER")
-    named = _first([of for of, _ in others])
+    named = _first([result for result, _ in others])
     return f"computed with other code than the present one: {named} of {len(results)} runs; {remedy}"
 
 

@@ -41,7 +41,7 @@ class Comparable:
 
     def members(self, comparison: int) -> dict[int, Configuration]:
         """The configurations that may be compared under these conditions, by their numbers."""
-        return {number: of for number, of in enumerate(self.configurations) if of.comparison == comparison}
+        return {number: each for number, each in enumerate(self.configurations) if each.comparison == comparison}
 
 
 def comparable(results: Sequence[Fields], rows: Sequence[Fields], settings: Sequence[str]) -> Comparable:
@@ -52,7 +52,7 @@ def comparable(results: Sequence[Fields], rows: Sequence[Fields], settings: Sequ
     results: the runs. rows: their columns, as of `attn compare`. settings: the columns that are settings.
     """
     columns = _distinguishing(
-        [row for row, of in zip(rows, results, strict=True) if of["config"] is not None], settings
+        [row for row, result in zip(rows, results, strict=True) if result["config"] is not None], settings
     )
     conditions = _conditions(results)
     keys = _keys(conditions)

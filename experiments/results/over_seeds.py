@@ -47,11 +47,12 @@ def _tables(results: list[Fields], eligible: Collection[int]) -> list[list[Field
         differences_of = _from_baseline(members, results, eligible)
         conditions = {"conditions": says} if len(found.comparisons) > 1 else {}
         table = []
-        for number, of in members.items():
-            row: Fields = conditions | {"configuration": of.name} | of.settings
-            row["seeds"] = len(of.finished)
+        for number, configuration in members.items():
+            row: Fields = conditions | {"configuration": configuration.name} | configuration.settings
+            row["seeds"] = len(configuration.finished)
             for column in numbers:
-                row |= _mean(column, [rows[run][column] for run in of.finished.values()], column in spread)
+                values = [rows[run][column] for run in configuration.finished.values()]
+                row |= _mean(column, values, column in spread)
             table.append(row | differences_of[number])
         tables.append(table)
     return tables
@@ -81,9 +82,9 @@ def _from_baseline(
     if baseline is None:
         return columns
     columns[baseline] = unknown | {"verdict": BASELINE}
-    for number, of in differences(baseline, known).items():
-        mean, half = of["mean"], of["half"]
+    for number, found in differences(baseline, known).items():
+        mean, half = found["mean"], found["half"]
         low, high = (None, None) if half is None else (mean - half, mean + half)
-        values = (mean, low, high, of["n"], of["word"], of["why"] or None)
+        values = (mean, low, high, found["n"], found["word"], found["why"] or None)
         columns[number] = dict(zip(DIFFERENCE, values, strict=True))
     return columns

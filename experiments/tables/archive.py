@@ -70,7 +70,8 @@ def restored(path: Path) -> Report:
         chosen_claims=content["chosen_claims"],
     )  # fmt: skip
     lines, configurations = _lines(content["lines"]), request.configurations
-    if [(of.row, of.scheme) for of in configurations.values()] != [(line["row"], line["positions"]) for line in lines]:
+    present = [(configuration.row, configuration.scheme) for configuration in configurations.values()]
+    if present != [(line["row"], line["positions"]) for line in lines]:
         raise Mistake(f"{path}: the rows of {request.name} have changed since", f"attn table {request.name} --out ...")
     checked, evidence = None, EVIDENCE[content["evidence"]]
     if content["plan"]:
@@ -79,8 +80,8 @@ def restored(path: Path) -> Report:
         evidence = Anytime() if checked.void else evidence
     # a report computes its other columns anew, in the order of these
     columns = {
-        key: line | {"label": of.definition.label}
-        for (key, of), line in zip(configurations.items(), lines, strict=True)
+        key: line | {"label": configuration.definition.label}
+        for (key, configuration), line in zip(configurations.items(), lines, strict=True)
     }
     return Report(
         request,
@@ -90,11 +91,12 @@ def restored(path: Path) -> Report:
         by_seed=[cell | {"machine": cell.get("machine")} for cell in _lines(content["by_seed"])],
         stuck=content["stuck"],
         step_seconds={
-            row: {int(turn): each for turn, each in of.items()} for row, of in content["step_seconds"].items()
+            row: {int(turn): seconds for turn, seconds in of_row.items()}
+            for row, of_row in content["step_seconds"].items()
         },
         printed={
-            row: {metric: PublishedNumber(*each) for metric, each in of.items()}
-            for row, of in content["printed"].items()
+            row: {metric: PublishedNumber(*each) for metric, each in of_row.items()}
+            for row, of_row in content["printed"].items()
         },
         evidence=evidence,
         plan=checked,

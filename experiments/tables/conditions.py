@@ -186,15 +186,15 @@ def untuned_families(request: Request) -> Iterator[str]:
 
 def _families_with_few_trials(request: Request) -> Iterator[str]:
     """Sentences on the families whose learning rate was tuned by fewer trials than those of `--tune`."""
-    families: dict[str, list[str]] = {}
+    by_limits: dict[str, list[str]] = {}
     for family, tuning in request.family_tunings.items():
         if tuning.limits and tuning.is_fair:
-            families.setdefault(tuning.limits, []).append(family)
-    for limits, of in families.items():
-        rates, was, its = ("rate", "was", "its") if len(of) == 1 else ("rates", "were", "their")
+            by_limits.setdefault(tuning.limits, []).append(family)
+    for limits, families in by_limits.items():
+        rates, was, its = ("rate", "was", "its") if len(families) == 1 else ("rates", "were", "their")
         yield (
-            f"The learning {rates} of {joined(of)} {was} tuned by fewer trials than --tune makes: {limits}. Other "
-            f"rates may suit {its} rows better."
+            f"The learning {rates} of {joined(families)} {was} tuned by fewer trials than --tune makes: {limits}. "
+            f"Other rates may suit {its} rows better."
         )
 
 
@@ -206,8 +206,8 @@ def distinct(values: Iterable[Any]) -> list[Any]:
 def _learning_rates(request: Request) -> Iterator[tuple[str, str]]:
     """The learning rates of the families, with their rows."""
     rows: dict[str | None, list[str]] = {}
-    for of in request.configurations.values():
-        rows.setdefault(of.definition.family, []).append(of.row)
+    for configuration in request.configurations.values():
+        rows.setdefault(configuration.definition.family, []).append(configuration.row)
     for family, tuning in request.family_tunings.items():
         of_family = list(dict.fromkeys(rows[family]))
         tried = ", ".join(f"{rate:g}: {score:.4g}" for rate, score in sorted((tuning.tried or {}).items()))

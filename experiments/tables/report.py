@@ -20,7 +20,7 @@ from experiments.tables.conditions import (
     notes_of_machines,
 )
 from experiments.tables.definition.published import PublishedNumber
-from experiments.tables.definition.request import Request, RowUnderScheme, configuration_key
+from experiments.tables.definition.request import Configuration, Request, configuration_key
 from experiments.tables.definition.table import sense_of
 from experiments.tables.partial import partial_difference, partial_mean
 from experiments.tables.seed_plan import CheckedPlan
@@ -83,7 +83,7 @@ class Report:
     @cached_property
     def lines(self) -> list[Line]:
         """A line for each configuration: the CSV's columns."""
-        lines = [self._line(of) for of in self.request.configurations.values()]
+        lines = [self._line(configuration) for configuration in self.request.configurations.values()]
         return [line | self._beside_printed(line, under(line["positions"], lines)) for line in lines]
 
     @cached_property
@@ -114,7 +114,7 @@ class Report:
         """The scheme of positions whose step times count for one. If the bench timed only another, as it did for older
         pages, that one counts.
         """
-        timed = [of.scheme for key, of in self.request.configurations.items() if key in self.step_seconds]
+        timed = [each.scheme for key, each in self.request.configurations.items() if key in self.step_seconds]
         return scheme if scheme in timed or not timed else timed[0]
 
     def step_ratios(self, row: str, other: str, scheme: str) -> list[float]:
@@ -140,7 +140,7 @@ class Report:
     @cached_property
     def _cells(self) -> dict[str, list[Line]]:
         """The lines of the cells of each configuration."""
-        places = {key: (of.row, of.scheme) for key, of in self.request.configurations.items()}
+        places = {key: (each.row, each.scheme) for key, each in self.request.configurations.items()}
         return {
             key: [cell for cell in self.by_seed if (cell["row"], cell["positions"]) == place]
             for key, place in places.items()
@@ -154,28 +154,29 @@ class Report:
             for key, cells in self._cells.items()
         }
 
-    def _line(self, of: RowUnderScheme) -> Line:
+    def _line(self, configuration: Configuration) -> Line:
         """The columns of a configuration that depend on no other row but the baseline."""
-        request, baseline = self.request, configuration_key(self.request.table.baseline, of.scheme)
-        scores, cells, measured = self._scores[of.key], self._cells[of.key], self.measured[of.key]
+        request, key, scheme = self.request, configuration.key, configuration.scheme
+        baseline = configuration_key(request.table.baseline, scheme)
+        scores, cells, measured = self._scores[key], self._cells[key], self.measured[key]
         done = [cell for cell in cells if cell["state"] == "done"]
         values, finished = list(scores.values()), {seed for of_row in self._scores.values() for seed in of_row}
-        others = {} if of.key == baseline else self._scores[baseline]
+        others = {} if key == baseline else self._scores[baseline]
         differences = [scores[seed] - others[seed] for seed in scores if seed in others]
         low, high = interval(self.evidence, differences) or (None, None)
         return {
-            "row": of.row, "positions": of.scheme, "label": of.definition.label, **self.given[of.key],
+            "row": configuration.row, "positions": scheme, "label": configuration.definition.label, **self.given[key],
             self.score: float(np.mean(values)) if values else None,
             "standard_error": standard_error(values),
             "seeds": len(values),
             "of_seeds": partial_mean(scores, finished),
-            **{name: self._column(name, of.key) for name in request.column_names},
+            **{name: self._column(name, key) for name in request.column_names},
             "difference": float(np.mean(differences)) if differences else None,
             "difference_low": low, "difference_high": high,
             "difference_of_seeds": partial_difference(request.table.baseline, scores, others),
             "unigram_loss": mean_of_known(cell["unigram_loss"] for cell in done),
             "late_gain": mean_late_gain(done) if request.budget.score == "validation_loss" else None,
-            "mark": " and ".join(self.stuck.get(of.key, {}).values()) or None,
+            "mark": " and ".join(self.stuck.get(key, {}).values()) or None,
             **{name: measured[name] for name in MEASURED},
             "state": _state(cells),
         }  # fmt: skip
@@ -215,7 +216,7 @@ class Report:
     def _measures(self, scheme: str) -> Measures:
         """The numbers that claims can be about under one scheme, by the row's own key."""
         tunings = self.request.tunings
-        keys = {of.row: key for key, of in self.request.configurations.items() if of.scheme == scheme}
+        keys = {each.row: key for key, each in self.request.configurations.items() if each.scheme == scheme}
         lines = {line["row"]: line for line in under(scheme, self.lines)}
         return Measures(
             score={row: self._scores[key] for row, key in keys.items()},

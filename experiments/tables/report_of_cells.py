@@ -15,7 +15,7 @@ from experiments.statistics.comparison import MarkKind
 from experiments.statistics.marks import unknown_gain, why_stuck
 from experiments.tables.conditions import CellOutcomes, Conditions, distinct, facts_of_cells, notes_of_cells
 from experiments.tables.definition.published import Published, PublishedNumber
-from experiments.tables.definition.request import Request, RowUnderScheme, configuration_key
+from experiments.tables.definition.request import Configuration, Request, configuration_key
 from experiments.tables.definition.table import Budget, TableRow, column_name
 from experiments.tables.report import Line, Report, first_known, mean_of_known, ratios_by_round
 from experiments.tables.sources.source import CellOutcome, Outcomes, Source
@@ -42,10 +42,10 @@ def report_of_cells(
     return Report(
         request,
         given={
-            key: source.sizes(key) | _published_columns(published, printed.get(of.row))
-            for key, of in configurations.items()
+            key: source.sizes(key) | _published_columns(published, printed.get(configuration.row))
+            for key, configuration in configurations.items()
         },
-        measured={key: _measured(request, of, of_rows[key], seconds) for key, of in configurations.items()},
+        measured={key: _measured(request, each, of_rows[key], seconds) for key, each in configurations.items()},
         by_seed=list(_by_seed(request, outcomes, _scores(request.budget, outcomes))),
         stuck={key: stuck for key, of_row in of_rows.items() if (stuck := _stuck(of_row, request.budget))},
         step_seconds=seconds,
@@ -94,9 +94,9 @@ def _by_seed(request: Request, outcomes: CellOutcomes, scores: Mapping[str, dict
     """A line for every cell: its score, the loss of a unigram model, and its outcome."""
     configurations = request.configurations
     for (key, seed), outcome in outcomes.items():
-        of = configurations[key]
+        configuration = configurations[key]
         yield {
-            "row": of.row, "positions": of.scheme, "seed": seed,
+            "row": configuration.row, "positions": configuration.scheme, "seed": seed,
             request.budget.score_name: scores.get(key, {}).get(seed),
             **{name: outcome.result[name] for name in ("unigram_loss", "late_gain")},
             "state": outcome.state,
@@ -147,13 +147,17 @@ def _published_columns(published: Published | None, numbers: dict[str, Published
 
 
 def _measured(
-    request: Request, of: RowUnderScheme, outcomes: Sequence[CellOutcome], step_seconds: Mapping[str, dict[int, float]]
+    request: Request,
+    configuration: Configuration,
+    outcomes: Sequence[CellOutcome],
+    step_seconds: Mapping[str, dict[int, float]],
 ) -> Line:
     """Numbers of the finished cells and of the bench: means and medians, but the most of the memory."""
     results = _results(outcomes)
     places = [*request.columns, "steps", "tokens", "processor_seconds"]
-    seconds = step_seconds.get(of.key, {})
-    ratios = ratios_by_round(seconds, step_seconds.get(configuration_key(request.table.baseline, of.scheme), {}))
+    seconds = step_seconds.get(configuration.key, {})
+    baseline = configuration_key(request.table.baseline, configuration.scheme)
+    ratios = ratios_by_round(seconds, step_seconds.get(baseline, {}))
     return {
         **{column_name(place): mean_of_known(value_at(result, place) for result in results) for place in places},
         "parameters": first_known(value_at(result, "parameters.total") for result in results),

@@ -19,7 +19,7 @@ from experiments.failures.failure import Failure, Mistake
 from experiments.failures.wording import joined, plural
 from experiments.record.dotted import value_at
 from experiments.statistics.evidence import MOST_SEEDS
-from experiments.tables.definition.request import Request, RowUnderScheme
+from experiments.tables.definition.request import Configuration, Request
 from experiments.tables.definition.table import Tuning
 from experiments.tables.seeds import seeds_text
 from experiments.tables.sources.choose import source_of
@@ -37,7 +37,7 @@ class _Trials:
 
     rate: float  # that the table has now
     sense: int  # sign of a better score's difference
-    rows: dict[str, RowUnderScheme]
+    rows: dict[str, Configuration]
     scores: dict[int, float] = field(default_factory=dict)
     extent: str = ""  # length and precision of the trials
 
@@ -111,17 +111,17 @@ def _trials(request: Request, family: str) -> _Trials:
     return _Trials(chosen or _rate_of_settings(request, next(iter(rows.values()))), request.budget.sense, rows)
 
 
-def _first_and_last(request: Request, family: str) -> dict[str, RowUnderScheme]:
+def _first_and_last(request: Request, family: str) -> dict[str, Configuration]:
     """The first and the last row of the family under each scheme, by key."""
-    rows: dict[str, RowUnderScheme] = {}
-    of_family = [of for of in request.configurations.values() if of.definition.family == family]
-    for scheme in dict.fromkeys(of.scheme for of in of_family):
-        under_it = [of for of in of_family if of.scheme == scheme]
-        rows |= {of.key: of for of in (under_it[0], under_it[-1])}
+    rows: dict[str, Configuration] = {}
+    of_family = [each for each in request.configurations.values() if each.definition.family == family]
+    for scheme in dict.fromkeys(each.scheme for each in of_family):
+        under_it = [each for each in of_family if each.scheme == scheme]
+        rows |= {each.key: each for each in (under_it[0], under_it[-1])}
     return rows
 
 
-def _rate_of_settings(request: Request, row: RowUnderScheme) -> float:
+def _rate_of_settings(request: Request, row: Configuration) -> float:
     pretraining, *_ = source_of(request, {row.key: row.definition}).trained(row.key)
     return pretraining.learning_rate
 
@@ -129,7 +129,7 @@ def _rate_of_settings(request: Request, row: RowUnderScheme) -> float:
 def _score(request: Request, trials: _Trials, steps: int, console: Console, workers: Workers) -> float:
     """The mean score of the family's rows and seeds at a rate, to four digits."""
     trial = replace(request, overrides=[*request.overrides, f"learning_rate={trials.at(steps)!r}"])
-    source = source_of(trial, {key: of.definition for key, of in trials.rows.items()})
+    source = source_of(trial, {key: row.definition for key, row in trials.rows.items()})
     source.check()
     cells = source.cells(request.seeds)
     source.make(cells, f"{request.group}-tuning", console, workers)
@@ -152,8 +152,8 @@ def _tuning(request: Request, family: str, trials: _Trials) -> Tuning:
             f"{family}: no rate from {min(tried):g} to {max(tried):g} is better than both of its neighbours\n"
             "  set another rate for the family where the table has its learning_rates, and run the command again"
         )
-    labels = list(dict.fromkeys(of.row for of in trials.rows.values()))
-    schemes = [scheme for scheme in dict.fromkeys(of.scheme for of in trials.rows.values()) if scheme]
+    labels = list(dict.fromkeys(each.row for each in trials.rows.values()))
+    schemes = [scheme for scheme in dict.fromkeys(each.scheme for each in trials.rows.values()) if scheme]
     where = [f"{plural('row', len(labels))} {joined(labels)}", *([f"{joined(schemes)} positions"] if schemes else [])]
     return Tuning(
         chosen=trials.at(trials.best),

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("heads_table")
 
 def table(folder, *overrides: str):
     request = Request(NAME, load(NAME), "nano", range(1), overrides, runs=folder)
-    return request, source_of(request, {key: of.definition for key, of in request.configurations.items()})
+    return request, source_of(request, {key: each.definition for key, each in request.configurations.items()})
 
 
 def test_times_with_other_overrides_are_kept_beside_them(tmp_path, monkeypatch):
@@ -45,7 +45,7 @@ def test_rows_are_timed_beside_those_under_the_same_positions(tmp_path, monkeypa
 
     monkeypatch.setattr(rounds, "timed", timed)
     request = Request(NAME, table_under("rotary", "learned"), "nano", range(1), runs=tmp_path)
-    source = source_of(request, {key: of.definition for key, of in request.configurations.items()})
+    source = source_of(request, {key: each.definition for key, each in request.configurations.items()})
     console = Console(file=io.StringIO())
     assert [*measure(request, source, console, 1).seconds] == [*request.configurations]
     assert asked == [{"rotary"}, {"learned"}]

@@ -41,8 +41,8 @@ FREE_OF_RATE = LOCATION_KEYS | {
 
 
 @dataclass(frozen=True)
-class RowUnderScheme:
-    """A row under one scheme of positions. A cell is a configuration with a seed."""
+class Configuration:
+    """A row under one scheme of positions. With a seed, it is a cell."""
 
     row: str
     scheme: str  # empty in a table without schemes
@@ -101,13 +101,13 @@ class Request:
         return self.table.schemes_at(self.budget_name) or {"": OWN_POSITIONS}
 
     @cached_property
-    def configurations(self) -> dict[str, RowUnderScheme]:
+    def configurations(self) -> dict[str, Configuration]:
         """Every row of this budget under each of its schemes, by key.
 
         All rows of a scheme stand before those of the next.
         """
         return {
-            configuration_key(key, name): RowUnderScheme(key, name, self._under(row, name, scheme))
+            configuration_key(key, name): Configuration(key, name, self._under(row, name, scheme))
             for name, scheme in self.schemes.items()
             for key, row in self.rows.items()
         }
@@ -136,7 +136,8 @@ class Request:
         A family without a rate takes that of the budget's settings, which only the paper's own budget has tuned. With
         overrides for which it was not tuned, every rate counts as not tuned, as does one that the user gives.
         """
-        families = {key: of.definition.family for key, of in self.configurations.items() if of.definition.family}
+        definitions = {key: configuration.definition for key, configuration in self.configurations.items()}
+        families = {key: row.family for key, row in definitions.items() if row.family}
         if self.gives_rate:
             return dict.fromkeys(families, UNTUNED.model_copy(update={"where": "given on the command line"}))
         rates = self.budget.learning_rates

@@ -88,7 +88,7 @@ def write_index(folder: Path) -> Path:
         blocks += ["## Checks of the code", "They are true by proof or by construction.", as_markdown(checks)]
     if unreadable:
         blocks += ["## Pages whose numbers cannot be read", "\n".join(unreadable)]
-    with_results = {of.request.name for of in reports.values() if not of.request.chosen_claims}
+    with_results = {report.request.name for report in reports.values() if not report.request.chosen_claims}
     if missing := {name: load(name) for name in names() if name not in with_results}:
         how = (
             "They have not been run as a whole with the present settings. Each command makes the table whose claim "
@@ -170,7 +170,9 @@ def _counts(claims: Sequence[Sequence[Decision]]) -> Iterator[str]:
     several make claims.
     """
     words: list[tuple[str, str]] = [(of_claim[0].verdict.word, _origin(of_claim)) for of_claim in claims]
-    by_origin = {origin: Counter(word for word, of in words if of == origin) for origin in get_args(Origin)}
+    by_origin = {
+        origin: Counter(word for word, its_origin in words if its_origin == origin) for origin in get_args(Origin)
+    }
     checks = by_origin.pop(CHECK)
     makers = {origin: counts for origin, counts in by_origin.items() if counts}
     sentences = []
@@ -222,7 +224,8 @@ def _size(verdict: Verdict, report: Report) -> str:
     """The size of the differences of a claim: under each scheme of positions if it depends on them."""
     findings = verdict.findings
     if verdict.word == "depends":
-        return "; ".join(f"{scheme}: {_size_of(verdict, [scheme], of.word, report)}" for scheme, of in findings.items())
+        sizes = {scheme: _size_of(verdict, [scheme], finding.word, report) for scheme, finding in findings.items()}
+        return "; ".join(f"{scheme}: {size}" for scheme, size in sizes.items())
     return _size_of(verdict, [*findings], verdict.word, report)
 
 
@@ -292,7 +295,7 @@ def _row(folder: Path, decisions: Sequence[Decision]) -> Row:
         "claim": first.verdict.key,
         "what is claimed": f"[{claim.says}]({first.stem}.md)",
         **({} if claim.origin == CHECK else {"claimed by": claimed_by(claim, request.table)}),
-        "verdict": "; ".join([f"**{first.verdict.word}**{first.by_scheme}", *(of.as_another() for of in others)]),
+        "verdict": "; ".join([f"**{first.verdict.word}**{first.by_scheme}", *(other.as_another() for other in others)]),
         "size": _size(first.verdict, first.report),
         "pairs": pairs(first.verdict),
         "budget": request.budget_name,

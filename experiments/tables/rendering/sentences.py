@@ -50,10 +50,10 @@ def headline(report: Report) -> str:
         for origin in sorted(makers, key=get_args(Origin).index)
     }
     return " ".join(
-        _counted(of, "check", " of the code", len(makers) > 1)
+        _counted(verdicts, "check", " of the code", len(makers) > 1)
         if origin == CHECK
-        else _counted(of, "claim", f" by {makers[origin]}", len(makers) > 1)
-        for origin, of in by_origin.items()
+        else _counted(verdicts, "claim", f" by {makers[origin]}", len(makers) > 1)
+        for origin, verdicts in by_origin.items()
     )
 
 
