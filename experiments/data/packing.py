@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.data import packing_pairs
-from experiments.data import tokenizer as tokenizers
+from experiments.data import obtain_tokenizer, packing_pairs
 from experiments.data.cache import Cache, folder_name
 from experiments.data.corpus import SPLITS, Corpus, open_corpus
 from experiments.data.errors import DataError
@@ -78,7 +77,7 @@ def obtain(
     Raises DataError, and MissingError if the cache may not make it.
     """
     corpus = open_corpus(data, cache)
-    own, tokenizer_identity = tokenizers.obtain(tokenizer, corpus, cache, report)
+    own, tokenizer_identity = obtain_tokenizer.obtain(tokenizer, corpus, cache, report)
     extended = own.with_sentinels(sentinels)
     tokenizer_identity |= {"vocabulary_size": extended.vocabulary_size, "digest": extended.digest}
     key = digest([FORMAT, corpus.identity, extended.digest, length])
@@ -101,7 +100,7 @@ def obtain(
         unigram=np.fromfile(folder / "unigram", dtype="<i8"),
         identity={"corpus": corpus.identity, "tokenizer": tokenizer_identity, "length": length, **facts, "packed": key},
         sequences=cache.contents(folder_name(folder)),
-        remark="; ".join(filter(None, [corpus.remark, tokenizers.shortfall(tokenizer_identity), *repeated])),
+        remark="; ".join(filter(None, [corpus.remark, obtain_tokenizer.shortfall(tokenizer_identity), *repeated])),
     )
 
 

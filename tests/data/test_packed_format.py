@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.data import packing
-from experiments.data import tokenizer as tokenizers
+from experiments.data import obtain_tokenizer, packing, tokenizer
 from experiments.data.cache import Cache
 from experiments.data.corpus import open_corpus
 from experiments.data.errors import DataError
@@ -97,14 +96,14 @@ def test_another_text_for_training_is_another_format_of_tokenizers(monkeypatch, 
         trained.extend(texts)
         raise ValueError
 
-    monkeypatch.setattr(tokenizers, "_byte_bpe", train)
+    monkeypatch.setattr(tokenizer, "_byte_bpe", train)
     cache = Cache(tmp_path / "cache", print)
     with pytest.raises(DataError):
-        tokenizers.obtain(BYTE_BPE, open_corpus(made(tmp_path), cache), cache, lambda *_: None)
+        obtain_tokenizer.obtain(BYTE_BPE, open_corpus(made(tmp_path), cache), cache, lambda *_: None)
     digest = hashlib.sha256("\0".join(trained).encode()).hexdigest()
-    assert digest == TRAINING_TEXT[tokenizers.FORMAT][made.__name__], (
-        "the same files give another text for training: raise FORMAT in experiments/data/tokenizer.py, and store this "
-        "digest"
+    assert digest == TRAINING_TEXT[obtain_tokenizer.FORMAT][made.__name__], (
+        "the same files give another text for training: raise FORMAT in experiments/data/obtain_tokenizer.py, and "
+        "store this digest"
     )
 
 
@@ -112,6 +111,6 @@ def test_the_format_of_tokenizers_is_part_of_their_key(monkeypatch, tmp_path):
     cache = Cache(tmp_path / "cache", print)
     corpus = open_corpus(text(tmp_path), cache)
     for number in (1, 2):
-        monkeypatch.setattr(tokenizers, "FORMAT", number)
-        tokenizers.obtain(BYTE_BPE, corpus, cache, lambda *_: None)
+        monkeypatch.setattr(obtain_tokenizer, "FORMAT", number)
+        obtain_tokenizer.obtain(BYTE_BPE, corpus, cache, lambda *_: None)
     assert len([path for path in (tmp_path / "cache" / "tokenizers").iterdir() if path.is_dir()]) == 2
