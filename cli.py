@@ -188,7 +188,7 @@ def _settings(words: list[str] | None) -> list[str]:
     """The words, among them KEY=VALUE, with the quotes that Hydra's grammar wants around a text."""
     if all(map(str.isascii, words or [])):
         return words or []
-    from experiments.config.messages import with_quotes
+    from experiments.config.hydra_messages import with_quotes
 
     return [*map(with_quotes, words or [])]
 

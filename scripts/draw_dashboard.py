@@ -24,7 +24,7 @@ from PIL import Image
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from experiments.commands.dashboard import write_dashboard
-from experiments.config.composer import Composer
+from experiments.config.compose_many import Composer
 from experiments.record.folder import RunFolder, run_name
 from tests.fixtures.browser import set_screen, start_chromium
 from tests.fixtures.record import leave_result

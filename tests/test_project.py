@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from experiments.config.messages import OF_HYDRA
+from experiments.config.hydra_messages import OF_HYDRA
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed, install_line
 

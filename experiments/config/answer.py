@@ -18,7 +18,7 @@ from experiments.config.command_line import (
 )
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.expressions import lines_in_words
-from experiments.config.messages import hydra_errors_as_mistakes, near_key
+from experiments.config.hydra_messages import hydra_errors_as_mistakes, near_key
 from experiments.failures.failure import Mistake
 
 

@@ -14,7 +14,7 @@ from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, Quoted
 from omegaconf import DictConfig
 
 from experiments.config.groups import conf_for_hydra, groups, options
-from experiments.config.messages import hydra_errors_as_mistakes, near_key
+from experiments.config.hydra_messages import hydra_errors_as_mistakes, near_key
 from experiments.config.primary import PRETRAINING, PRIMARIES, Primary
 from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import closest, did_you_mean

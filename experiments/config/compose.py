@@ -15,9 +15,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments.config.check import check_written, from_tree
 from experiments.config.command_line import check_overrides
-from experiments.config.files import files_in_messages
+from experiments.config.files_in_messages import files_in_messages
 from experiments.config.groups import conf_for_hydra
-from experiments.config.messages import hydra_errors_as_mistakes
+from experiments.config.hydra_messages import hydra_errors_as_mistakes
 from experiments.config.pretrained import inherit
 from experiments.config.primary import PRETRAINING, Primary
 from experiments.config.resolvers import register

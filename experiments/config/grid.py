@@ -13,9 +13,9 @@ from hydra._internal.utils import create_config_search_path
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, RangeSweep, Transformer, ValueType
 
-from experiments.config.composer import Composer, Value
+from experiments.config.compose_many import Composer, Value
 from experiments.config.groups import conf_for_hydra, groups
-from experiments.config.messages import hydra_errors_as_mistakes
+from experiments.config.hydra_messages import hydra_errors_as_mistakes
 from experiments.config.primary import PRETRAINING, Primary
 from experiments.failures.failure import Mistake
 from experiments.settings.run import Settings

@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from experiments.config.check import sentence
 from experiments.config.groups import options
+from experiments.config.validation_messages import sentence
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
 from experiments.failures.wording import closest, did_you_mean

@@ -14,7 +14,7 @@ from experiments.config.check import class_of, errors_of, from_tree
 from experiments.config.command_line import check_single
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.groups import groups, options
-from experiments.config.messages import hydra_errors_as_mistakes, near_key
+from experiments.config.hydra_messages import hydra_errors_as_mistakes, near_key
 from experiments.config.primary import primary_of
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import as_yaml, did_you_mean

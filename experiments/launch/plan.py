@@ -13,14 +13,14 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from pydantic import ValidationError
 
-from experiments.config.check import sentences
 from experiments.config.command_line import MULTIRUN_FLAGS, CommandLine, check_overrides
 from experiments.config.compose import compose_raw, resolve
-from experiments.config.composer import Composer
-from experiments.config.files import files_in_messages
+from experiments.config.compose_many import Composer
+from experiments.config.files_in_messages import files_in_messages
 from experiments.config.grid import Combination, grid
-from experiments.config.messages import hydra_errors_as_mistakes
+from experiments.config.hydra_messages import hydra_errors_as_mistakes
 from experiments.config.primary import Primary
+from experiments.config.validation_messages import sentences
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
 from experiments.failures.unread import check_none_idle

@@ -12,7 +12,7 @@ from experiments.cells.cell import check_unchanged, folder_of
 from experiments.cells.outcome import Outcome, earlier_outcome
 from experiments.cells.resources import Workers, pool_for
 from experiments.cells.runner import Cell, run_drawn
-from experiments.config.composer import Composer
+from experiments.config.compose_many import Composer
 from experiments.data.errors import DataError
 from experiments.display.lines import say
 from experiments.display.rows import show

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from experiments.cells.resources import Workers
 from experiments.config.compose import compose
-from experiments.config.messages import near_key
+from experiments.config.hydra_messages import near_key
 from experiments.config.primary import PRETRAINING
 from experiments.display.lines import say, warn
 from experiments.display.numbers import rough_duration

@@ -13,12 +13,13 @@ from pydantic import ValidationError
 
 from attention import mechanisms
 from experiments.cells.cell import folder_of
-from experiments.config import composer as module
-from experiments.config.check import errors_of, from_tree, sentences
+from experiments.config import compose_many as module
+from experiments.config.check import errors_of, from_tree
 from experiments.config.compose import compose, compose_raw
-from experiments.config.composer import Composer
+from experiments.config.compose_many import Composer
 from experiments.config.groups import groups, options
 from experiments.config.recorded import override
+from experiments.config.validation_messages import sentences
 from experiments.failures.failure import Mistake
 from experiments.settings import plugins
 from experiments.settings.conf_files import CONF

@@ -24,7 +24,7 @@ from experiments.cells.cell import folder_of
 from experiments.cells.outcome import Outcome, outcome_of
 from experiments.commands.train import launch
 from experiments.config.compose import compose
-from experiments.config.messages import OF_HYDRA
+from experiments.config.hydra_messages import OF_HYDRA
 from experiments.failures.failure import Mistake
 from experiments.launch import hydra_job, sweep
 from experiments.launch.output import SweepProgress, print_cells

@@ -84,7 +84,7 @@ def _usage_mistake(error: Any, typed: str) -> Mistake:
     # of a wrong value, only the error behind it knows the value
     param, cause = getattr(error, "param", None), error.__cause__
     if param is not None and cause is not None:
-        from experiments.config.check import of_option
+        from experiments.config.validation_messages import of_option
 
         name = f"--{param.name}" if param.param_type_name == "option" else str(param.name)
         return of_option(name.replace("_", "-"), cause)

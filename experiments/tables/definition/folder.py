@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from experiments.config.check import sentences
+from experiments.config.validation_messages import sentences
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.settings.conf_files import CONF, conf_folders, read_conf, shown

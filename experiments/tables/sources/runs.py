@@ -9,7 +9,7 @@ from rich.console import Console
 
 from experiments.cells.cell import check_unchanged, folder_of
 from experiments.cells.resources import Workers, pool_for
-from experiments.config.composer import Composer
+from experiments.config.compose_many import Composer
 from experiments.data.errors import DataError
 from experiments.failures.failure import Mistake
 from experiments.files.disk import files_named

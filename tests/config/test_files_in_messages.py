@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.config.compose import compose
-from experiments.config.composer import Composer
+from experiments.config.compose_many import Composer
 from experiments.failures.failure import Mistake
 from experiments.settings import plugins
 from experiments.settings.conf_files import CONF

@@ -19,7 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from experiments.config.check import from_tree
 from experiments.config.command_line import check_overrides
 from experiments.config.compose import compose_raw, interpolated
-from experiments.config.files import files_in_messages
+from experiments.config.files_in_messages import files_in_messages
 from experiments.config.pretrained import READ_TO_INHERIT
 from experiments.config.primary import FINETUNING, PRETRAINING, Primary
 from experiments.failures.failure import Mistake

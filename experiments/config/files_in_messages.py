@@ -12,7 +12,7 @@ import hydra
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 
-from experiments.config.check import Error, WrongSettings
+from experiments.config.check import Error, WrongSettings, has
 from experiments.config.groups import conf_for_hydra
 from experiments.config.primary import Primary
 from experiments.failures.failure import Mistake
@@ -69,7 +69,7 @@ def _is_of_command(error: Error, given: Sequence[str]) -> bool:
 def _with_file(error: Error, files: Sequence[File]) -> str:
     """What is said of an error, with the last file that has the setting, or that has its group and lacks it."""
     place = error.path[:-1] if error.kind == "missing" else error.path
-    having = [file for file in files if _has(file.tree, place)]
+    having = [file for file in files if has(file.tree, place)]
     if not having or _is_computed(_at(having[-1].tree, place)):
         return error.text
     near = _near(place, files) if error.kind == "extra_forbidden" else ""
@@ -78,13 +78,9 @@ def _with_file(error: Error, files: Sequence[File]) -> str:
 
 def _near(path: Keys, files: Sequence[File]) -> str:
     """The nearest of the other keys that the files have beside an unknown one."""
-    groups = [_at(file.tree, path[:-1]) for file in files if _has(file.tree, path[:-1])]
+    groups = [_at(file.tree, path[:-1]) for file in files if has(file.tree, path[:-1])]
     known = {str(key) for group in groups if isinstance(group, dict) for key in group if key != path[-1]}
     return did_you_mean(str(path[-1]), sorted(known))
-
-
-def _has(tree: Any, path: Keys) -> bool:
-    return not path or (isinstance(tree, dict) and path[0] in tree and _has(tree[path[0]], path[1:]))
 
 
 def _at(tree: Any, path: Keys) -> Any:
