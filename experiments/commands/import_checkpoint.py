@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.commands.export_custom import CUSTOM, MODEL_TYPE
 from experiments.config.command_line import check_single
 from experiments.config.compose import compose
 from experiments.data.tokenizer import Tokenizer
@@ -18,6 +17,7 @@ from experiments.failures.failure import Mistake
 from experiments.failures.wording import as_yaml
 from experiments.files.digest import file_digest
 from experiments.files.durable import new_folder
+from experiments.formats.custom_model import CUSTOM, MODEL_TYPE
 from experiments.formats.source import find_checkpoint, read_config, read_tokenizer, read_weights
 from experiments.record.code.digests import code_digest
 from experiments.record.dotted import value_at
@@ -48,7 +48,7 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     `overrides` are further settings, such as the data for evaluations. check: first compare its logits and tokens with
     those of transformers. Raises Mistake, and then makes nothing.
     """
-    from experiments.commands.check_import import compare_with_transformers
+    from experiments.formats.compare_with_transformers import compare_with_transformers
     from experiments.formats.format import format_of
     from experiments.record.checkpoint_file import MODEL, origin, restore, save, weights
 

@@ -20,11 +20,11 @@ from torch.nn.functional import cross_entropy
 from torch.testing import assert_close
 
 from experiments.commands.export_checkpoint import export_run
-from experiments.commands.export_custom import CUSTOM, _copy_code, custom_model
 from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.config.compose import compose
 from experiments.config.groups import options
 from experiments.data.tokenizer import Tokenizer, load
+from experiments.formats.custom_model import CUSTOM, copy_code, custom_model
 from experiments.record.checkpoint_file import load_weights, origin, save, weights
 from experiments.record.folder import RunFolder
 from experiments.tasks.pretraining import Pretraining
@@ -107,7 +107,7 @@ def test_a_full_disk_is_one_error_and_not_one_for_each_file(tmp_path, monkeypatc
 
     monkeypatch.setattr(shutil, "copyfile", full)
     with pytest.raises(OSError, match="No space left") as caught:
-        _copy_code(tmp_path, compose([]))
+        copy_code(tmp_path, compose([]))
     assert caught.value.errno == errno.ENOSPC
 
 

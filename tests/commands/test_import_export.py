@@ -320,6 +320,7 @@ def test_a_run_that_no_format_expresses_is_refused_by_name(bert, tmp_path):
 def test_every_file_of_the_folder_is_a_format():
     folder = Path(format_module.__file__).parent
     shared = {"__init__", "format", "keys", "source", "own_sizes", "names"}
+    shared |= {"exported_model", "custom_model", "compare_with_transformers"}
     assert set(formats()) == {path.stem for path in folder.glob("*.py")} - shared
 
 

@@ -14,9 +14,9 @@ from zipfile import ZipFile
 import pytest
 
 import experiments
-from experiments.commands.export_custom import _copy_code
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
+from experiments.formats.custom_model import copy_code
 from experiments.model.architectures import encoder
 from experiments.objectives.kinds.masked import Masked
 from experiments.record.code import digests
@@ -172,7 +172,7 @@ def test_an_architecture_is_built_counted_and_exported(unplugged, tmp_path, monk
     assert isinstance(model, encoder.Architecture) and model.quiet
     assert file in code_digests(settings.model_dump(), None)
     (tmp_path / "there").mkdir()
-    _copy_code(tmp_path / "there", settings)
+    copy_code(tmp_path / "there", settings)
     assert (tmp_path / "there" / "source" / file).read_text(encoding="utf-8") == QUIET
 
 
@@ -218,7 +218,7 @@ def test_modules_that_the_copy_in_an_export_could_not_replace_are_refused(loud, 
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
     for folder in (own, own / "rooms.zip"):
         monkeypatch.syspath_prepend(str(folder))
-    monkeypatch.setattr("experiments.commands.export_custom.PACKAGES", ())
+    monkeypatch.setattr("experiments.formats.custom_model.PACKAGES", ())
     plugins.add([f"plugins={loud}"])
     for module, reason in (("packed", "is in an archive"), ("colorsys", "has the name of a module of Python")):
         write_files(loud, {"attention/loudness.py": f"import {module}\n"})
@@ -226,7 +226,7 @@ def test_modules_that_the_copy_in_an_export_could_not_replace_are_refused(loud, 
         digests._digests.cache_clear()
         (tmp_path / "there").mkdir()
         with pytest.raises(Mistake, match=rf"{own}/.*: {module}, which the model needs, {reason}"):
-            _copy_code(tmp_path / "there", compose(["variant=loud"]))
+            copy_code(tmp_path / "there", compose(["variant=loud"]))
         shutil.rmtree(tmp_path / "there")
 
 

@@ -1,4 +1,4 @@
-"""`attn export --format transformers-custom`: any run as a folder with the code of its model."""
+"""A model of any variant as a folder with its code, which transformers loads: `--format transformers-custom`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ READS_LIKE = {"causal_decoder": "gpt2", "encoder_decoder": "t5"}
 class CustomModel(NamedTuple):
     """A model of any variant, stored with its code for `from_pretrained(..., trust_remote_code=True)`.
 
-    It is an `export_checkpoint.ExportedModel`.
+    It is an `exported_model.ExportedModel`.
     """
 
     settings: Settings
@@ -47,7 +47,7 @@ class CustomModel(NamedTuple):
 
     def write_code(self, folder: Path) -> None:
         """Write the code of the model. Raises Mistake for code that could not be loaded from its copy."""
-        _copy_code(folder, self.settings)
+        copy_code(folder, self.settings)
 
     def description(self, run: str) -> str:
         """A line about the folder."""
@@ -80,8 +80,11 @@ def _config(settings: Settings, vocabulary_size: int) -> dict[str, object]:
     }
 
 
-def _copy_code(folder: Path, settings: Settings) -> None:
-    """Copy the two files that transformers reads, and `source/` with the code that they import."""
+def copy_code(folder: Path, settings: Settings) -> None:
+    """Copy the two files that transformers reads, and `source/` with the code that they import.
+
+    Raises Mistake for code that could not be loaded from its copy.
+    """
     experiments = ROOT / "experiments"
     for file in (experiments / "formats" / "custom").glob("*_attn.py"):
         shutil.copy(file, folder)
