@@ -32,6 +32,7 @@ from experiments.tasks.pretraining import Pretraining
 
 if TYPE_CHECKING:
     from experiments.formats.format import Format
+    from experiments.model.transformer import Transformer
 
 # what the command itself decides
 DECIDED = {"runs": "--runs FOLDER names the folder of the run", "tokenizer": "the run has that of the checkpoint"}
@@ -50,20 +51,12 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     """
     from experiments.formats.compare_with_transformers import compare_with_transformers
     from experiments.formats.format import format_of
-    from experiments.record.checkpoint_file import MODEL, origin, restore, save, weights
+    from experiments.record.checkpoint_file import MODEL, restore, weights
 
     _check_no_run(Path(source))
     check_single(overrides)
     _check_used(overrides)
-    given, name = name, name or Path(source).resolve().name
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        said = "must consist of letters, digits, '.', '_' and '-'"
-        if given:
-            raise Mistake(f"--name {name}: {said}")
-        raise Mistake(f"{source}: {name!r} cannot be the name of a run, which {said}", "give one with --name NAME")
-    folder = RunFolder(runs / name)
-    if folder.path.exists():
-        raise Mistake(f"{folder.path} exists already", "give another --name")
+    folder = _free_folder(name, source, runs)
     checkpoint, origin_in_words = find_checkpoint(source)
     config = read_config(checkpoint)
     _check_no_custom_export(config, checkpoint)
@@ -72,10 +65,10 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     _check_padding(format, config, tokenizer, checkpoint)
     _check_start(config, tokenizer, checkpoint)
     file, state = read_weights(checkpoint)
-    own_tokenizer = FileTokenizer(kind="file", path=str(folder.path / TOKENIZER))
     completed = format.completed(config, state)
     settings = compose(_overridden(format.overrides(completed), overrides))
     _check_model(format.settings(completed), settings, checkpoint)
+    own_tokenizer = FileTokenizer(kind="file", path=str(folder / TOKENIZER))
     settings = settings.model_copy(update={"tokenizer": own_tokenizer, "runs": str(runs)})
     _check_sentinels(settings, tokenizer, checkpoint)
     unused = [key for key in state if re.fullmatch(format.unused, key)]
@@ -83,28 +76,49 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
     restore(weights(model), {MODEL + key: value for key, value in ours.items()})
     agreed = compare_with_transformers(checkpoint, format, settings, model, tokenizer) if check else None
-
     facts = {"source": origin_in_words, "model_type": format.model_type, "weights": file.name, "config": config}
     facts["weights_digest"] = file_digest(file)
+    _write_run(folder, settings, model, tokenizer, facts, f"weights of {file}, not trained here")
+    print(f"from {origin_in_words}")
+    if unused:
+        print(f"left out, because our model has no place for them: {', '.join(unused)}")
+    if agreed:
+        print(agreed)
+    print(f"{folder}: {sum(value.numel() for value in ours.values()):,} parameters, as {settings.variant['name']}")
+
+
+def _free_folder(name: str, source: str, runs: Path) -> Path:
+    """The folder of the new run, with its name or that of its source. Raises Mistake for a name that it cannot have."""
+    given, name = name, name or Path(source).resolve().name
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        said = "must consist of letters, digits, '.', '_' and '-'"
+        if given:
+            raise Mistake(f"--name {name}: {said}")
+        raise Mistake(f"{source}: {name!r} cannot be the name of a run, which {said}", "give one with --name NAME")
+    if (folder := runs / name).exists():
+        raise Mistake(f"{folder} exists already", "give another --name")
+    return folder
+
+
+def _write_run(
+    folder: Path, settings: Settings, model: Transformer, tokenizer: Tokenizer, facts: dict[str, Any], reason: str
+) -> None:
+    """Write the run folder. facts: those of the import, for its record. reason: why it has no numbers of a training."""
+    from experiments.record.checkpoint_file import origin, save, weights
+
     result = Result.unfinished(
-        "imported", f"weights of {file}, not trained here",
+        "imported", reason,
         parameters=model.parameter_counts(), steps=0, skipped_steps=0, tokens=0, epochs=0.0, wall_seconds=0.0,
         seed=settings.seed, config=settings.model_dump(), tokenizer_digest=tokenizer.digest,
         code_digest=code_digest(settings.model_dump(), None, trained=False),
     )  # fmt: skip
-    with or_other_runs(), new_folder(folder.path) as partial, RunFolder(partial) as run_folder:
+    with or_other_runs(), new_folder(folder) as partial, RunFolder(partial) as run_folder:
         run_folder.create(settings.model_dump())
         tokenizer.save(run_folder.path / TOKENIZER)
         header = {"step": 0, "imported": facts, **origin(settings.model_dump(), tokenizer.digest)}
         save(run_folder.checkpoint, "best", 0, weights(model), header)
         run_folder.write_environment({**describe({}, settings.seed, None), "imported": facts})
         run_folder.write_result(result)
-    print(f"from {origin_in_words}")
-    if unused:
-        print(f"left out, because our model has no place for them: {', '.join(unused)}")
-    if agreed:
-        print(agreed)
-    print(f"{folder.path}: {sum(value.numel() for value in ours.values()):,} parameters, as {settings.variant['name']}")
 
 
 def _check_no_run(source: Path) -> None:
