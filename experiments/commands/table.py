@@ -27,7 +27,6 @@ from experiments.tables.definition.published import Published, published_of
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import Table
 from experiments.tables.paper_differences import differences_from_paper
-from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.choose import source_of
 from experiments.tables.sources.idle_overrides import check_overrides_read
 from experiments.tables.sources.source import Outcomes, Source
@@ -164,13 +163,14 @@ def _make(
     request: Request, source: Source, published: Published | None, options: TableOptions, progress: Console
 ) -> Report:
     """Make what is missing, unless only what is there is asked for, and report. Raises Interrupted."""
+    from experiments.tables.report_of_cells import report_of_request
     from experiments.tables.until_resolved import until_resolved
 
     differences = differences_from_paper(request, source)
     recorded = step_times.recorded(request, source)
 
     def report(outcomes: Outcomes, times: StepTimes = recorded) -> Report:
-        return _report(request, source, outcomes, published, times, differences)
+        return report_of_request(request, source, outcomes, published, times, differences)
 
     if options.mode == "--render-only":
         return report(Outcomes(source))
@@ -184,31 +184,6 @@ def _make(
     if recorded.rounds < options.rounds and any(outcomes[cell].state == "done" for cell in cells):
         return report(outcomes, step_times.measure(request, source, progress, options.rounds))
     return report(outcomes)
-
-
-def _report(
-    request: Request, source: Source, outcomes: Outcomes,
-    published: Published | None, times: StepTimes, differences: str,
-) -> Report:  # fmt: skip
-    """The report of the requested seeds, if a plan has exactly these. Otherwise others count too if they have begun,
-    because nobody may choose between seeds: those before the requested ones, and if the user named none, all.
-
-    differences: those between the settings and the budget `paper`.
-    """
-    from experiments.tables.conditions import Conditions
-    from experiments.tables.report_of_cells import report_of_cells
-    from experiments.tables.seed_plan import evidence_of, plan_of, plans
-
-    every = plans(request, source, outcomes)
-    others = begun_seeds(source, outcomes, max([*request.seeds, *(seed for each in every for seed in each.plan.seeds)]))
-    if request.names_seeds:
-        others = [] if plan_of(request.seeds, every) else [seed for seed in others if seed < request.seeds[0]]
-    seeds = sorted({*request.seeds, *others})
-    plan = plan_of(seeds, every)
-    evidence = evidence_of(plan, source, outcomes)
-    other_plans = [each for each in every if each is not plan]
-    conditions = Conditions(published, times, evidence, plan, other_plans, differences)
-    return report_of_cells(request, source, seeds, outcomes, conditions)
 
 
 def _show(report: Report, options: TableOptions) -> None:

@@ -18,7 +18,30 @@ from experiments.tables.definition.published import Published, PublishedNumber
 from experiments.tables.definition.request import Configuration, Request, configuration_key
 from experiments.tables.definition.table import Budget, TableRow, column_name
 from experiments.tables.report import Line, Report, first_known, mean_of_known, ratios_by_round
+from experiments.tables.seed_plan import counted_seeds, evidence_of, plan_of, plans
 from experiments.tables.sources.source import CellOutcome, Outcomes, Source
+from experiments.tables.step_times import NOT_MEASURED, StepTimes
+
+
+def report_of_request(
+    request: Request,
+    source: Source,
+    outcomes: Outcomes,
+    published: Published | None = None,
+    step_times: StepTimes = NOT_MEASURED,
+    paper_differences: str = "",
+) -> Report:
+    """The table of the results that its cells have so far, with the seeds and the evidence that its plans allow.
+
+    The last three arguments are those of `Conditions`. Raises Mistake as `report_of_cells` does.
+    """
+    checked = plans(request, source, outcomes)
+    seeds = counted_seeds(request, source, outcomes, checked)
+    plan = plan_of(seeds, checked)
+    evidence = evidence_of(plan, source, outcomes)
+    other_plans = [each for each in checked if each is not plan]
+    conditions = Conditions(published, step_times, evidence, plan, other_plans, paper_differences)
+    return report_of_cells(request, source, seeds, outcomes, conditions)
 
 
 def report_of_cells(

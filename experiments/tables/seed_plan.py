@@ -129,6 +129,22 @@ def plans(request: Request, source: Source, outcomes: Outcomes) -> list[CheckedP
     return [CheckedPlan(plan, _why_void(plan, request, source, outcomes)) for plan in _kept_plans(request).values()]
 
 
+def counted_seeds(request: Request, source: Source, outcomes: Outcomes, checked: Sequence[CheckedPlan]) -> list[int]:
+    """The seeds that count in a report, in order: the requested ones alone, if a plan has exactly these.
+
+    Otherwise others count too if they have begun, because nobody may choose between seeds: those before the requested
+    ones, and if the user named none, all.
+
+    checked: the plans of the table and budget.
+    """
+    if request.names_seeds and plan_of(request.seeds, checked):
+        return list(request.seeds)
+    planned = (seed for each in checked for seed in each.plan.seeds)
+    begun = begun_seeds(source, outcomes, max([*request.seeds, *planned]))
+    others = [seed for seed in begun if seed < request.seeds[0]] if request.names_seeds else begun
+    return sorted({*request.seeds, *others})
+
+
 def plan_of(seeds: Sequence[int], checked: Sequence[CheckedPlan]) -> CheckedPlan | None:
     """The plan that counts and whose seeds are exactly these; None if there is none."""
     return next((each for each in checked if not each.void and each.plan.seeds == list(seeds)), None)

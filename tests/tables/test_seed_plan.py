@@ -8,7 +8,6 @@ from datetime import timedelta
 
 import pytest
 
-from experiments.commands import table
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
 from experiments.files.durable import read_sealed, write_sealed
@@ -16,10 +15,9 @@ from experiments.record.environment import STARTED
 from experiments.tables import seed_plan
 from experiments.tables.conditions import Conditions
 from experiments.tables.definition.request import Request, load
-from experiments.tables.report_of_cells import report_of_cells
+from experiments.tables.report_of_cells import report_of_cells, report_of_request
 from experiments.tables.seed_plan import make_plan, plan_of
 from experiments.tables.sources.source import CellOutcome, Outcomes
-from experiments.tables.step_times import NOT_MEASURED
 from tests.fixtures.tables import NAME
 from tests.tables.made import QUIET, Made, checked, evidence, request
 
@@ -163,7 +161,7 @@ def test_a_report_reads_every_cell_and_checks_every_plan_once(tmp_path, monkeypa
     monkeypatch.setattr(Made, "outcome", lambda self, cell: read.append(cell) or outcome(self, cell))
     monkeypatch.setattr(seed_plan, "_plan_now", lambda *asked: planned.append(asked) or plan_now(*asked))
     for asked in (request(tmp_path, range(4), named=True), request(tmp_path)):
-        made = table._report(asked, source, Outcomes(source), None, NOT_MEASURED, "")
+        made = report_of_request(asked, source, Outcomes(source))
         assert {cell["seed"] for cell in made.by_seed} == {*asked.seeds}
         assert len(read) == len(set(read)) and len(planned) == 2
         read.clear()
