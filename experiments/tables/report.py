@@ -22,7 +22,7 @@ from experiments.tables.conditions import (
 from experiments.tables.definition.published import PublishedNumber
 from experiments.tables.definition.request import Configuration, Request, configuration_key
 from experiments.tables.definition.table import sense_of
-from experiments.tables.partial import partial_difference, partial_mean
+from experiments.tables.partial_seeds import partial_difference, partial_mean
 from experiments.tables.seed_plan import CheckedPlan
 from experiments.tables.sources.source import ENDED
 from experiments.tables.verdict import Measures, Verdict, counting, decide

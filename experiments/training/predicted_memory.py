@@ -14,6 +14,7 @@ from experiments.objectives.loss import predict
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.made_up import MadeUpVocabulary
+from experiments.training.step.precision import autocast
 
 TOKENS = 1 << 22  # of the sequences that are looked at; more of them need memory in proportion
 BYTES_PER_PARAMETER = 16  # float32: weight, gradient, and AdamW's two moments
@@ -60,10 +61,7 @@ def _forward_bytes(
         model = task.build_model(vocabulary_size)
         shapes = example.map_tensors(lambda tensor: fake.from_tensor(tensor).to(device))
         weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
-        with (
-            torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"),
-            saved_tensors_hooks(keep, lambda tensor: tensor),
-        ):
+        with autocast(precision, device), saved_tensors_hooks(keep, lambda tensor: tensor):
             predict(model, shapes)
         sizes = [storage.nbytes() * of_run // sequences for key, storage in storages.items() if key not in weights]
         return sum(parameter.numel() for parameter in model.parameters()), sum(sizes), max(sizes)

@@ -6,7 +6,7 @@ import math
 
 from experiments.display.numbers import difference_text, rounded
 from experiments.display.rows import Row
-from experiments.tables.partial import SIGN
+from experiments.tables.partial_seeds import SIGN
 from experiments.tables.report import Line, Report
 
 HEADS = ("h_k", "h", "h_v")

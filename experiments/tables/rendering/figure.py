@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.files.durable import replacing
 from experiments.statistics.comparison import Compared
-from experiments.tables.partial import SIGN
+from experiments.tables.partial_seeds import SIGN
 from experiments.tables.rendering.published_difference import PublishedDifference, published_difference
 from experiments.tables.rendering.sentences import meaning_of_differences, missing, partial_seeds
 from experiments.tables.report import Line, Report, under

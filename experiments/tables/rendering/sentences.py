@@ -13,7 +13,7 @@ from experiments.statistics.comparison import Compared, Exact
 from experiments.tables.conditions import UNLIKE
 from experiments.tables.definition.published import MARKS
 from experiments.tables.definition.table import Claim, Origin, Table
-from experiments.tables.partial import SIGN
+from experiments.tables.partial_seeds import SIGN
 from experiments.tables.rendering.needs import needs
 from experiments.tables.report import Report
 from experiments.tables.seeds import seeds_text
