@@ -26,7 +26,6 @@ from experiments.config.compose import compose  # noqa: E402
 from experiments.config.groups import options  # noqa: E402
 from experiments.model.layers.build_attention import build_attention  # noqa: E402
 from experiments.model.without_values import without_values  # noqa: E402
-from experiments.settings.conf_files import CONF  # noqa: E402
 from experiments.settings.variant import module_of  # noqa: E402
 from experiments.tables.definition.folder import names as table_names  # noqa: E402
 from experiments.tables.definition.request import load  # noqa: E402
@@ -107,15 +106,9 @@ def costs(sizes: str) -> dict[str, Layer]:
     return found
 
 
-def comments(name: str) -> list[str]:
-    """The comment lines at the start of a variant's YAML file."""
-    lines = (CONF / "variant" / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
-    return [line.lstrip("# ") for line in lines if line.startswith("#")]
-
-
 def equation(name: str) -> str:
     """The equation in the comment lines, with its dollar signs; empty if there is none."""
-    return next((line for line in comments(name) if re.fullmatch(r"\$.*\$", line)), "")
+    return next((line for line in Variant.read(name).further if re.fullmatch(r"\$.*\$", line)), "")
 
 
 def own_keys(name: str) -> list[str]:
@@ -207,7 +200,7 @@ def differing(name: str) -> dict[str, str]:
 
     Raises ValueError for a part that the picture does not have.
     """
-    line = next((line for line in comments(name) if line.startswith("differs: ")), "")
+    line = next((line for line in Variant.read(name).further if line.startswith("differs: ")), "")
     parts = dict(each.split(": ", 1) for each in line.removeprefix("differs: ").split("; ") if each)
     if wrong := parts.keys() - PARTS.keys():
         raise ValueError(f"conf/variant/{name}.yaml: differs: {', '.join(wrong)}: must be of {', '.join(PARTS)}")

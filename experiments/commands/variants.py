@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from experiments.config.command_line import check_single
 from experiments.config.compose import compose, compose_raw
@@ -19,20 +19,20 @@ READ_KEYS = {"variant", "model", "experiment", "heads", "key_size", "value_size"
 CACHE_BYTES = 2  # of a number that is kept
 
 
-@dataclass(frozen=True)
-class Variant:
-    """One YAML of `conf/variant`: its first comment line is the definition, its second the paper."""
+class Variant(NamedTuple):
+    """A variant in the words of its YAML in `conf/variant`."""
 
-    name: str
-    definition: str
-    paper: str
+    definition: str  # the first comment line
+    paper: str  # the second
+    further: list[str]  # the others
 
     @classmethod
     def read(cls, name: str) -> Variant:
-        """The variant of this name, with the first two comments of its YAML: its definition and its paper."""
+        """The variant of this name. A line that its YAML lacks is empty."""
         lines = yaml_file("variant", name).read_text(encoding="utf-8").splitlines()
         comments = [line.lstrip("# ").strip() for line in lines if line.startswith("#")]
-        return cls(name, *[*comments, "", ""][:2])
+        definition, paper, *_ = [*comments, "", ""]
+        return cls(definition, paper, comments[2:])
 
 
 def print_variants(overrides: list[str], format: str) -> None:
