@@ -41,6 +41,9 @@ class Rotary:
     def __call__(self, x: Tensor, first: int = 0) -> Tensor:
         """Rotate index n of x [B, N, H, K] as position `first` + n; angles are in float32 or better."""
         N, H, K = x.shape[1:]
+        if H > 1 and x.stride(2) == 0:
+            # heads that share their features are rotated once
+            return self(x[:, :, :1], first).expand(-1, -1, H, -1)
         # torch.compile makes the tables a part of its code, and what is made in inference mode can't be used outside
         passing = torch.compiler.is_compiling() or torch.is_inference_mode_enabled() or has_no_data(x)
         tables = (self._make if passing else self._keep)(N, H, K, first, x.dtype, x.device)

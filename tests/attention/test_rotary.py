@@ -49,6 +49,17 @@ def test_gradients_of_first_and_second_order(size):
     assert torch.autograd.gradgradcheck(Rotary(10.0), x)
 
 
+def test_heads_that_share_their_features_are_rotated_once():
+    shared = torch.randn(2, 3, 1, 4, dtype=torch.float64, requires_grad=True)
+    once = Rotary(10.0)(shared.expand(-1, -1, 5, -1), 2)
+    each = Rotary(10.0)(shared.expand(-1, -1, 5, -1).contiguous(), 2)
+    assert once.stride(2) == 0
+    torch.testing.assert_close(once, each, rtol=0, atol=0)
+    weights = torch.randn_like(each)
+    gradients = [torch.autograd.grad((turned * weights).sum(), shared) for turned in (once, each)]
+    torch.testing.assert_close(*gradients)
+
+
 def test_bf16_angles_are_exact_far_out():
     x = torch.ones(1, 2000, 1, 4)
     exact, half = Rotary(1e4)(x), Rotary(1e4)(x.bfloat16())
