@@ -17,8 +17,6 @@ NumberMetric = Literal["pearson", "spearman"]
 # what a metric, or a definition of a span's scores, imports and `pip install attn` alone does not bring
 LIBRARIES = {"f1": "sklearn", "matthews": "sklearn", "pearson": "scipy", "spearman": "scipy", "cmrc": "nltk"}
 
-FILES = (".parquet", ".json", ".jsonl")  # endings of local files with examples
-
 
 class ExampleSource(Group):
     """Where the examples of a task are: a data set of the hub, or local files with the same columns."""
@@ -27,18 +25,23 @@ class ExampleSource(Group):
     path: Text  # owner/name on the hub, or a folder with the downloaded data set
     subset: Text | None  # configuration of the data set
     revision: Text  # branch, tag or commit; the run records the commit
-    train: Text  # a split expression, or a local .parquet, .json or .jsonl file
+    train: Text  # a split expression, or a local .parquet, .json or .jsonl file; .csv and .tsv if not `span`
     validation: Text | dict[str, Text]  # like `train`; or several by name, each scored by itself
     train_examples: Number | None  # largest number of training examples; null: all
     validation_examples: Number | None  # largest number of validation examples; null: all
 
+    endings: ClassVar[tuple[str, ...]] = (".parquet", ".json", ".jsonl")  # of local files with examples
     has_labels: ClassVar[bool] = False  # its targets are labels, each with a probability that can be smoothed
 
     def idle(self) -> Iterator[Idle]:
         """The place on the hub, if all splits are local files."""
-        if all(place.endswith(FILES) for place in (self.train, *self.held_out.values())):
+        if all(map(self.is_file, (self.train, *self.held_out.values()))):
             for key in ("path", "subset", "revision"):
                 yield Idle(key, f"train={self.train}", "train=SPLIT")
+
+    def is_file(self, place: str) -> bool:
+        """Whether the value of a split names a local file, or several by a pattern."""
+        return place.endswith(self.endings)
 
     def check(self, length: int) -> None:
         """Raise ValueError, as validators do, for windows of a length that the task can't use."""
@@ -112,6 +115,7 @@ class Span(ExampleSource):
 class Labelled(ExampleSource):
     """Texts, or pairs of texts, of which each has an answer of its own in a column."""
 
+    endings: ClassVar[tuple[str, ...]] = (*ExampleSource.endings, ".csv", ".tsv")
     texts: Annotated[list[Text], Field(min_length=1, max_length=2)]  # columns of the texts
     label: Text  # column of the label
     metrics: Sequence[str]  # the scores, of which the first counts

@@ -224,8 +224,10 @@ def test_mistakes_of_the_run_and_the_data(words, tmp_path, monkeypatch):
     )
     assert "has 200 windows" in refused(*words("sst2", "batch_size=1000"))
     assert "no such file" in refused(*words("sst2", "task.train=absent.jsonl", "seed=0,1"), "-m")
-    (tmp_path / "rows.tsv").write_text("sentence\tlabel\n")
-    assert "must end in .parquet" in refused(*words("sst2", "task.train=rows.tsv", "seed=0,1"), "-m")
+    (tmp_path / "rows.txt").write_text("sentence\tlabel\n")
+    assert "must end in .parquet" in refused(*words("sst2", "task.train=rows.txt", "seed=0,1"), "-m")
+    (tmp_path / "rows.tsv").write_text("sentence\tlabel\nyes\t2\n")
+    assert "rows.tsv, line 2: unknown label '2'" in refused(*words("sst2", "task.train=rows.tsv"))
 
 
 def test_a_search_for_a_score_that_the_task_does_not_have_is_refused_before_anything_is_trained(words):

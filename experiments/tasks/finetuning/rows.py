@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from experiments.data.cache import Cache
 from experiments.data.errors import OTHER_EXAMPLES, DataError
-from experiments.data.readers import files, hub
-from experiments.settings.finetuning import FILES, Benchmark
+from experiments.data.readers import delimited, files, hub
+from experiments.settings.finetuning import Benchmark
 
 Row = dict[str, Any]
 SCORING = {"n_best", "max_answer", "window_score", "scores_of", "metrics"}  # settings that change no window
@@ -25,25 +25,22 @@ class Place(NamedTuple):
     key: str  # the setting that says so
     value: str  # of it
     limit: int | None
-
-    @property
-    def is_file(self) -> bool:
-        """Whether the value names a file; else it is a split of the hub."""
-        return self.value.endswith(FILES)
+    is_file: bool  # else the value is a split of the hub
 
 
 def places(task: Benchmark) -> dict[str, Place]:
     """`train`, and the validation splits as `validation` or `validation.NAME`. Raises DataError for a file of another
     kind.
     """
-    splits = {"train": Place("task.train", task.train, task.train_examples)}
+    splits = {"train": Place("task.train", task.train, task.train_examples, task.is_file(task.train))}
     for name, value in task.held_out.items():
         split = f"validation.{name}" if name else "validation"
-        splits[split] = Place(f"task.{split}", value, task.validation_examples)
+        splits[split] = Place(f"task.{split}", value, task.validation_examples, task.is_file(value))
     for place in splits.values():
         # no split of the hub is called so
         if not place.is_file and ("/" in place.value or Path(place.value).suffix):
-            raise DataError(f"{place.key}={place.value}: the name of a file must end in {' or '.join(FILES)}")
+            endings = " or ".join(task.endings)
+            raise DataError(f"{place.key}={place.value}: the name of a file must end in {endings} for task={task.name}")
     return splits
 
 
@@ -96,7 +93,12 @@ def _rows(task: Benchmark, place: Place, columns: dict[str, str], cache: Cache) 
         yield from ((f"{place.value}, row {number}", row) for number, row in enumerate(rows))
         return
     for path in files.find(place.key, place.value):
-        yield from _parquet(path, columns) if path.suffix == ".parquet" else _json(path, columns)
+        if path.suffix == ".parquet":
+            yield from _parquet(path, columns)
+        elif path.suffix in delimited.FORMS:
+            yield from delimited.rows(path, _checked(columns))
+        else:
+            yield from _json(path, columns)
 
 
 def _hub(task: Benchmark) -> hub.HubPlace:

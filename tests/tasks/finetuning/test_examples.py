@@ -68,7 +68,9 @@ def test_every_task_composes(name):
         (GOOD | {"label": "entailmnt"}, ["unknown label 'entailmnt'", "(did you mean entailment?)"]),
         (GOOD | {"label": True}, ["unknown label True", "a number must be an integer"]),
         (GOOD | {"label": 1.0}, ["unknown label 1.0", "a number must be an integer"]),
-        (GOOD | {"label": "1"}, ["unknown label '1'", "a number must be an integer, and a name must be text"]),
+        (GOOD | {"label": "1.0"}, ["unknown label '1.0'", "a number must be an integer"]),
+        (GOOD | {"label": "7"}, ["unknown label '7'", "2 contradiction"]),
+        (GOOD | {"label": "-1"}, ["unknown label '-1'", "hidden"]),
         (GOOD | {"label": None}, ["unknown label None"]),
         (GOOD | {"premise": None}, ["column premise is None, not text"]),
         (GOOD | {"premise": "half of \ud83d"}, ["column premise", "no text", "'\\ud83d'"]),
@@ -89,6 +91,9 @@ def test_a_label_whose_name_is_a_number(tmp_path):
     assert labels(hundreds, 108, "101", 2) == [2, 1, 2]
     assert labels(["0", "1", "2"], 1, "2", 0) == [1, 2, 0]
     assert labels(["1", "2", "3"], "1", 0, 3) == [0, 0, 2]
+    assert labels(["no", "yes", "maybe"], "1", "no", 2) == [1, 0, 2]
+    with pytest.raises(DataError, match=r"row 0: unknown label '2'.*; where names are numbers, text must be a name"):
+        labels(hundreds, "2")
     with pytest.raises(DataError, match=r"row 0: 1 in column label may be .* number 0, or .* this number, '2'; write"):
         labels(["1", "2", "3"], 1)
 
@@ -130,10 +135,10 @@ def test_questions_have_one_validation_split():
 def test_numbers(tmp_path):
     row = {"sentence1": "a", "sentence2": "b", "label": 2.5}
     # a float32 holds no 1e39
-    for wrong in ("much", 1e39, 10**400, None):
+    for wrong in ("much", "2,5", "nan", "", 1e39, 10**400, None):
         assert f"{wrong!r}, not a number" in refused(tmp_path, "stsb", [row, row | {"label": wrong}])
-    (found,) = read(task("stsb", write(tmp_path / "rows.json", [row])), "train", Cache(tmp_path, None))
-    assert found.label == 2.5
+    path = write(tmp_path / "rows.json", [row, row | {"label": "-2.5e0"}])
+    assert [found.label for found in read(task("stsb", path), "train", Cache(tmp_path, None))] == [2.5, -2.5]
 
 
 @pytest.mark.parametrize(
@@ -202,24 +207,50 @@ def test_examples_of_which_another_split_has_a_copy_are_refused(tmp_path, how):
             check_splits(task("mnli", train, validation=keys), Cache(tmp_path, None))
 
 
-@pytest.mark.parametrize("name", ["rows.csv", "folder/rows", "./rows.JSON"])
-def test_a_file_of_another_kind_is_no_split_of_the_hub(tmp_path, name):
-    with pytest.raises(DataError, match=rf"task\.train={name}: .* must end in \.parquet or \.json or \.jsonl"):
-        check_splits(task("mnli", name, validation="validation"), Cache(tmp_path, None))
+@pytest.mark.parametrize(
+    ("name", "place", "endings"),
+    [
+        ("mnli", "rows.txt", r"\.parquet or \.json or \.jsonl or \.csv or \.tsv"),
+        ("mnli", "folder/rows", r"\.parquet or .*"),
+        ("mnli", "./rows.JSON", r"\.parquet or .*"),
+        # an answer is no text
+        ("squad", "rows.csv", r"\.parquet or \.json or \.jsonl"),
+    ],
+)
+def test_a_file_of_another_kind_is_no_split_of_the_hub(tmp_path, name, place, endings):
+    with pytest.raises(DataError, match=rf"task\.train={place}: .* must end in {endings} for task={name}$"):
+        check_splits(task(name, place, validation="validation"), Cache(tmp_path, None))
 
 
-def test_parquet_json_and_lines_hold_the_same_examples(tmp_path):
+def test_parquet_json_lines_csv_and_tsv_hold_the_same_examples(tmp_path):
     rows = [GOOD, GOOD | {"label": 2, "idx": 7}]
     write(tmp_path / "rows.json", rows)
     (tmp_path / "rows.jsonl").write_text(lines := "\n".join(map(json.dumps, rows)) + "\n")
     # with a byte order mark
     (tmp_path / "marked.jsonl").write_text("\ufeff" + lines)
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
-    found = [
-        list(read(task("mnli", tmp_path / name), "train", Cache(tmp_path, None)))
-        for name in ("rows.json", "rows.jsonl", "marked.jsonl", "rows.parquet")
-    ]
-    assert found == [found[0]] * 4 and [each.label for each in found[0]] == [0, 2]
+    (tmp_path / "rows.csv").write_text("premise,hypothesis,label\na man eats,he eats,0\na man eats,he eats,2\n")
+    (tmp_path / "names.csv").write_text(
+        "\ufefflabel,hypothesis,premise\r\nentailment,he eats,a man eats\r\n\r\ncontradiction,he eats,a man eats"
+    )
+    (tmp_path / "rows.tsv").write_text("idx\tidx\tpremise\thypothesis\tlabel\n" + "1\t2\ta man eats\the eats\t0\n")
+    with (tmp_path / "rows.tsv").open("a") as file:
+        file.write("\t\ta man eats\the eats\tcontradiction\n")
+    names = ("rows.json", "rows.jsonl", "marked.jsonl", "rows.parquet", "rows.csv", "names.csv", "rows.tsv")
+    found = [list(read(task("mnli", tmp_path / name), "train", Cache(tmp_path, None))) for name in names]
+    assert found == [found[0]] * 7 and [each.label for each in found[0]] == [0, 2]
+
+
+def test_a_mistake_in_a_csv_file_names_the_file_and_the_line(tmp_path):
+    (tmp_path / "rows.csv").write_text('sentence,label\n"two\nlines",1\nx,9\n')
+    with pytest.raises(DataError, match=r"^task\.train=.*rows\.csv, line 4: unknown label '9' in column label; there"):
+        list(read(task("sst2", tmp_path / "rows.csv"), "train", Cache(tmp_path, None)))
+    (tmp_path / "rows.csv").write_text("text,label\nx,1\n")
+    with pytest.raises(DataError, match=r"^task\.texts=sentence: .*rows\.csv, line 1, which must name"):
+        list(read(task("sst2", tmp_path / "rows.csv"), "train", Cache(tmp_path, None)))
+    (tmp_path / "rows.csv").write_text("sentence,label\n")
+    with pytest.raises(DataError, match=r"^task\.train=.*rows\.csv has no rows$"):
+        list(read(task("sst2", tmp_path / "rows.csv"), "train", Cache(tmp_path, None)))
 
 
 @pytest.mark.parametrize(("split", "count"), [("train", 1), ("validation", 2)])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,9 +19,20 @@ from experiments.tasks.finetuning.labelled import LabelledKind
 class Kind(LabelledKind[Classification]):
     """Labels, which rows hold by their names or by their numbers."""
 
+    @cached_property
+    def _digits(self) -> dict[str, int]:
+        """The labels' numbers by their digits, as CSV has them; empty if a label's name consists of digits."""
+        labels = self.task.labels
+        return {} if any(map(str.isdecimal, labels)) else {str(number): number for number in range(len(labels))}
+
     def label(self, value: Any, where: str) -> int:
-        """The number of the label. An integer is its number, or its name if that consists of digits."""
+        """The number of the label. An integer is its number, or its name if that consists of digits.
+
+        A text is its name, or its number if no label's name consists of digits.
+        """
         task = self.task
+        if isinstance(value, str) and value in self._digits:
+            return self._digits[value]
         is_integer = isinstance(value, int) and not isinstance(value, bool)
         number = value if is_integer and 0 <= value < len(task.labels) else None
         is_name = (is_integer or isinstance(value, str)) and str(value) in task.labels
@@ -32,9 +45,11 @@ class Kind(LabelledKind[Classification]):
         if (label := named if number is None else number) is not None:
             return label
         known = ", ".join(f"{number} {label}" for number, label in enumerate(task.labels))
-        hint = " (a split whose labels are hidden?)" if value == -1 else did_you_mean(str(value), task.labels)
-        if isinstance(value, bool | float) or (isinstance(value, str) and value.isdecimal()):
-            hint = "; a number must be an integer, and a name must be text"
+        hint = " (a split whose labels are hidden?)" if str(value) == "-1" else did_you_mean(str(value), task.labels)
+        if isinstance(value, bool | float) or re.fullmatch(r"\d+\.\d*", str(value)):
+            hint = "; a number must be an integer"
+        elif isinstance(value, str) and value.isdecimal() and not self._digits:
+            hint += "; where names are numbers, text must be a name"
         raise DataError(f"{where}: unknown label {value!r} in column {task.label}; there are: {known}{hint}")
 
     def stored(self, label: float) -> int:

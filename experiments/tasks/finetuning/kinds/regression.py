@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,14 @@ class Kind(LabelledKind[Regression]):
     """Numbers, which windows hold by the bits of a float32."""
 
     def label(self, value: Any, where: str) -> float:
-        """The number, which has to be finite as a float32."""
-        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
+        """The number, or the one that a text is, as in CSV; it has to be finite as a float32."""
+        number = value
+        if isinstance(value, str):
+            with suppress(ValueError):
+                number = float(value)
+        if isinstance(number, bool) or not isinstance(number, int | float) or not abs(number) <= LARGEST:
             raise DataError(f"{where}: column {self.task.label} is {value!r}, not a number from -3.4e38 to 3.4e38")
-        return float(value)
+        return float(number)
 
     def stored(self, label: float) -> int:
         """The bits of the number."""
