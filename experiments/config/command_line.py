@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from pathlib import PurePath
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import hydra
@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from experiments.config.groups import conf_for_hydra, groups, options
 from experiments.config.hydra_messages import hydra_errors_as_mistakes, near_key
 from experiments.config.primary import PRETRAINING, PRIMARIES, Primary
+from experiments.data.errors import reader_of
 from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import closest, did_you_mean
 from experiments.files.digest import digest
@@ -179,17 +180,22 @@ def _check_choice(override: Override) -> None:
             if str(text).isidentifier() and (file := module_file(f"{PACKAGES.get(group)}.{text}")):
                 raise Mistake(said, f"{file} also needs a file conf/{group}/{text}.yaml")
             hint = f"there are: {', '.join(known)}"
-            if group == "data" and (path := PurePath(str(text))).suffix:
-                raise Mistake(f"{said}; is it a file?", f"{_reader(path)}; {hint}")
+            if group == "data" and (reader := _reader(str(text))):
+                raise Mistake(said, f"{reader}; {hint}")
             raise Mistake(said + did_you_mean(str(text), known), hint)
 
 
-def _reader(file: PurePath) -> str:
-    """What reads a file with a name of this ending, in a hint."""
-    if TABLES_OF_TEXT.intersection(file.suffixes):
-        return "data=hub data.path=FOLDER data.column=NAME reads it, in a folder of its own"
-    kind = "parquet" if file.suffix == ".parquet" else "text"
-    return f"data={kind} data.train={file} reads it"
+def _reader(text: str) -> str:
+    """What reads the text that stands where an option of `data` belongs, in a hint; empty if it names no text."""
+    path = Path(text)
+    if path.is_dir():
+        tables = f"data=hub data.path={path} data.column=NAME reads the CSV, JSONL or Parquet files of the folder"
+        return f"{tables}, and data=text 'data.train={path}/*' those of plain text"
+    if path.suffix:
+        return reader_of(path)
+    if f".{text}" in TABLES_OF_TEXT:
+        return "data=hub data.path=FOLDER data.column=NAME reads such files, in a folder of their own"
+    return f"data=hub data.path={text} data.column=NAME reads a data set of the hub" if "/" in text else ""
 
 
 def quoted(text: str) -> str:

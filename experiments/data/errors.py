@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import PurePath
 
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
+from experiments.settings.data import TABLES_OF_TEXT
 
 OTHER_DATA = "data=python_docs needs no network; data=text data.train=FILE reads a text of your own"
 OTHER_EXAMPLES = "task.train=FILE and task.validation=FILE read examples of your own"
@@ -19,6 +21,14 @@ class DataError(Mistake):
 def changed_while_read(what: str) -> DataError:
     """The error for a file that changed, as one does that another process still writes."""
     return DataError(f"{what} changed while it was read; give the command again when it is whole")
+
+
+def reader_of(file: PurePath) -> str:
+    """The settings with which a file is read whose name ends like this, in a hint."""
+    if TABLES_OF_TEXT.intersection(file.suffixes):
+        return "data=hub data.path=FOLDER data.column=NAME reads it, in a folder of its own"
+    kind = "parquet" if file.suffix == ".parquet" else "text"
+    return f"data={kind} data.train={file} reads it"
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

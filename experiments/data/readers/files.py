@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.data.documents import LONGEST
-from experiments.data.errors import DataError, suggestion, why_not_both
+from experiments.data.errors import DataError, reader_of, suggestion, why_not_both
 from experiments.failures.failure import refusal
 from experiments.failures.wording import did_you_mean, first_line
 from experiments.files.digest import blocks
@@ -213,6 +213,8 @@ def parquet_file(path: Path) -> Iterator[Any]:
         with pq.ParquetFile(path) as file:
             yield file
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        if path.suffix != ".parquet" and not begin(path).startswith(PARQUET):
+            raise DataError(f"{path} is not a Parquet file; {reader_of(path)}") from error
         raise DataError(f"{path} is not a Parquet file, or is damaged: {first_line(error)}") from error
 
 

@@ -193,6 +193,13 @@ def test_damaged_parquet_is_said(tmp_path: Path) -> None:
         list(parquet_rows(tmp_path / "hole.parquet", "text"))
 
 
+@pytest.mark.parametrize(("name", "reader"), [("rows.csv", "hub data.path=FOLDER"), ("rows.txt", "text data.train=.*")])
+def test_a_file_of_another_kind_is_told_what_reads_it(tmp_path: Path, name: str, reader: str) -> None:
+    (tmp_path / name).write_text("id,text\n1,one\n")
+    with pytest.raises(DataError, match=rf"{name} is not a Parquet file; data={reader}.* reads it"):
+        list(parquet_rows(tmp_path / name, "text"))
+
+
 def test_a_column_that_stands_twice_or_is_not_utf8_is_said(tmp_path: Path) -> None:
     twice = pa.table([["one"], ["two"]], names=["text", "text"])
     pq.write_table(twice, tmp_path / "twice.parquet")
