@@ -58,8 +58,10 @@ class HubPlace(NamedTuple):
     @property
     def near_folder(self) -> str:
         """` (did you mean the folder x?)` if the path is almost the name of a folder; else empty."""
-        path = Path(self.path)
-        folders = [each.name for each in path.parent.iterdir() if each.is_dir()] if path.parent.is_dir() else []
+        path, folders = Path(self.path), []
+        # one that cannot be listed has no names to suggest
+        with contextlib.suppress(OSError):
+            folders = [each.name for each in path.parent.iterdir() if each.is_dir()]
         close = closest(path.name, folders)
         return f" (did you mean the folder {path.parent / close}?)" if close else ""
 

@@ -22,6 +22,7 @@ from experiments.data.cache import Cache
 from experiments.data.corpus import open_corpus
 from experiments.data.errors import DataError
 from experiments.data.kinds.hub import Hub
+from experiments.data.readers.hub import HubPlace
 from tests.fixtures.campaign import in_campaigns
 
 COMMIT = "c0ffee" * 6 + "abcd"
@@ -262,6 +263,18 @@ def test_a_folder_that_is_not_there_is_told_the_nearest(ask: Ask, closed: None, 
     near, far = ask({"path": f"{folder}t"}, {"path": str(folder.parent / "reviews")})
     assert near["error"].startswith(f"data.path={folder}t (did you mean the folder {folder}?) is neither a folder nor")
     assert "did you mean" not in far["error"]
+
+
+def test_a_folder_that_cannot_be_listed_has_no_near_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "set").mkdir()
+    place = HubPlace(str(tmp_path / "sets"), None, "main")
+    assert place.near_folder == f" (did you mean the folder {tmp_path / 'set'}?)"
+
+    def refused(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    monkeypatch.setattr(Path, "iterdir", refused)
+    assert place.near_folder == ""
 
 
 def test_a_folder_of_lines_or_tables_needs_no_setting_of_its_own(tmp_path: Path) -> None:
