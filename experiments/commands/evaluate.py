@@ -115,7 +115,7 @@ def _scored(folder: RunFolder, settings: Settings, split: str, checkpoint: Which
         run = open_trained(folder, settings, checkpoint, display)
         packed = getattr(run.dataset, split)
         if packed is None:
-            raise Mistake(f"split = {split!r}: this corpus does not have it", "split=validation, or data.test=FILE")
+            raise _missing(split, settings)
         if has_text_of_training(run.learned_from, run.dataset.identity["corpus"], split):
             display.message(
                 f"{folder.name} was trained on text of this {split} split: the score does not tell how well it "
@@ -123,6 +123,12 @@ def _scored(folder: RunFolder, settings: Settings, split: str, checkpoint: Which
             )
         scores = score(run, packed, display, generate=generate)
     return {"run": folder.name, "checkpoint": f"{checkpoint}, step {run.step}", "split": split, **scores}
+
+
+def _missing(split: str, settings: Settings) -> Mistake:
+    """The mistake of evaluating on a split that the corpus lacks."""
+    place = "SPLIT of the data set" if settings.data.needs_network else "FILE"
+    return Mistake(f"split = {split!r}: this corpus does not have it", f"split=validation, or data.test={place}")
 
 
 def _check_read(overrides: list[str], settings: Settings, generate: bool) -> None:

@@ -100,6 +100,11 @@ def test_several_runs_are_scored_in_one_table_and_one_that_cannot_be_does_not_st
     assert capsys.readouterr().out == ""
 
 
+def test_a_split_that_the_corpus_lacks_is_told_what_can_be_in_its_place():
+    for words, place in (["data=text", "data.train=a.txt"], "FILE"), (["data=wikitext2"], "SPLIT of the data set"):
+        assert str(evaluate._missing("test", compose(words))).endswith(f"split=validation, or data.test={place}")
+
+
 def test_text_that_the_run_was_trained_on_is_named(score, runs, text_file, tmp_path, monkeypatch):
     _, scored = score
     said = "was trained on text of this {} split: the score does not tell how well it predicts other text"
