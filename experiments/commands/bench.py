@@ -14,6 +14,7 @@ from experiments.display.rows import Row, show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
 from experiments.failures.unread import unread_settings
+from experiments.failures.wording import plural
 from experiments.launch.check_cells import check_data
 from experiments.launch.plan import Delegated, OptunaSearch, plan
 from experiments.measure.cores import long_wait
@@ -86,7 +87,8 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
     if rows:
         if waited := long_wait(max(row["waited_for_cores"] or 0.0 for row in rows)):
             warn(f"this machine is busy: a contender waited {waited} of its time for a core")
-        caption = f"{CAPTIONS[options.scope]}; medians of {options.rounds} interleaved rounds"
+        rounds = f"{options.rounds} interleaved {plural('round', options.rounds)}"
+        caption = f"{CAPTIONS[options.scope]}; medians of {rounds}"
         show(rows, format, caption)
         if plot is not None:
             from experiments.bench.figure import draw

@@ -69,7 +69,7 @@ def facts_of_cells(request: Request, outcomes: CellOutcomes, conditions: Conditi
     yield from ((PLAN, each.says) for each in conditions.other_plans)
     yield from _of_results(placed)
     if rounds := conditions.step_times.rounds:
-        yield STEP_TIMES, f"medians of {rounds} interleaved rounds on {conditions.step_times.device}"
+        yield STEP_TIMES, f"medians of {rounds} interleaved {plural('round', rounds)} on {conditions.step_times.device}"
 
 
 def facts(

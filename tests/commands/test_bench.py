@@ -354,6 +354,12 @@ def test_a_launcher_and_a_search_are_refused(attn, words):
 
 
 @pytest.mark.usefixtures("inside")
+def test_one_round_is_one_round(capsys):
+    assert bench([*LAYER, *CPU, "backend=reference"], BenchOptions(scope="attention", rounds=1), "table", None) == 0
+    assert "medians of 1 interleaved round\n" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("inside")
 def test_a_figure_that_no_file_can_hold_is_refused_before_anything_is_measured(tmp_path):
     (tmp_path / "speed.svg").mkdir()
     for place, said in (("speed.svg", "is a folder"), ("nowhere/speed.svg", f"there is no folder {tmp_path}/nowhere")):
