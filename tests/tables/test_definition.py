@@ -206,6 +206,17 @@ tables:
 """
 
 
+def test_a_table_of_the_current_folder_is_told_how_it_is_added(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Mistake) as caught:
+        folder.check_name("me2026/mine")
+    assert str(caught.value).endswith("; plugins=FOLDER and --config-dir FOLDER add tables of yours")
+    (own := tmp_path / "conf" / "table" / "me2026").mkdir(parents=True)
+    (own / "mine.yaml").write_text(MINE)
+    with pytest.raises(Mistake, match=r"'me2026/mine'\n  --config-dir conf adds conf/table/me2026/mine\.yaml; "):
+        folder.check_name("me2026/mine")
+
+
 def test_a_new_table_is_two_new_files_and_no_edit(tmp_path, monkeypatch, capsys):
     (tmp_path / "me2026").mkdir()
     (tmp_path / "me2026" / "mine.yaml").write_text(MINE)
@@ -220,7 +231,7 @@ def test_a_new_table_is_two_new_files_and_no_edit(tmp_path, monkeypatch, capsys)
     assert "9.5 (p)" in shown and "9.1 (p)" in shown and "**M1, not resolved.** Two are better." in shown
     assert "0 of 2 done, missing" in shown
     (tmp_path / "me2026" / "published.yaml").unlink()
-    with pytest.raises(Mistake, match=r"there is no file conf/table/me2026/published\.yaml, here or in plugins=FOLDER"):
+    with pytest.raises(Mistake, match=r"conf/table/me2026/published\.yaml, here, in plugins=FOLDER or in --config-dir"):
         show_table("me2026/mine", [], options)
     alone = MINE.replace('published: {table: "1", metric: ppl, better: lower}', "")
     with pytest.raises(Mistake, match=r"rows\.one\.published: the table itself has no key published"):

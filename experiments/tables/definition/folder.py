@@ -40,7 +40,7 @@ def read(name: str, kind: type[G]) -> G:
     """The file of `PAPER/NAME`, validated as a `kind`. Raises Mistake that names every wrong key, or a missing file."""
     path = next((path for place in _places() if (path := place / f"{name}.yaml").is_file()), None)
     if path is None:
-        raise Mistake(f"there is no file conf/table/{name}.yaml, here or in plugins=FOLDER")
+        raise Mistake(f"there is no file conf/table/{name}.yaml, here, in plugins=FOLDER or in --config-dir FOLDER")
     return checked(read_conf(path), kind, shown(path))
 
 
@@ -65,7 +65,9 @@ def check_name(name: str) -> None:
     if name not in known:
         without_paper = {each.split("/")[1]: each for each in known}
         meant = did_you_mean(without_paper.get(name, name), known)
-        hint = f"there are: {', '.join(known)}; plugins=FOLDER adds tables of yours"
+        hint = f"there are: {', '.join(known)}; plugins=FOLDER and --config-dir FOLDER add tables of yours"
+        if (own := Path("conf", "table", f"{name}.yaml")).is_file():
+            hint = f"--config-dir conf adds {own}; {hint}"
         raise Mistake(f"there is no table {name!r}{meant}", hint)
 
 
