@@ -47,7 +47,7 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     """Make `runs`/`name` from a local folder, or a name on the hub, with config.json, weights and a tokenizer.
 
     `overrides` are further settings, such as the data for evaluations. check: first compare its logits and tokens with
-    those of transformers. Raises Mistake, and then makes nothing.
+    those of transformers. Raises Mistake, and Failure if the hub does not answer, and then makes nothing.
     """
     from experiments.formats.compare_with_transformers import compare_with_transformers
     from experiments.formats.format import format_of

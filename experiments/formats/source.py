@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.data.tokenizer import Tokenizer, from_vocabulary, load
-from experiments.failures.failure import Mistake
+from experiments.failures.failure import Failure, Mistake
 from experiments.failures.wording import first_line
 from experiments.files.disk import read_bytes
 from experiments.formats.keys import read, require
@@ -26,7 +26,7 @@ TEXTS = [CONFIG, "tokenizer.json", TOKENIZER_CONFIG, "vocab.txt", INDEX]
 def find_checkpoint(name: str) -> tuple[Path, str]:
     """The local folder of a checkpoint, and in words where it is from: a folder's name, or owner/name of the hub.
 
-    Raises Mistake that says what was looked for.
+    Raises Mistake that says what was looked for, and Failure if the hub does not answer.
     """
     local = Path(name)
     if local.exists():
@@ -59,7 +59,7 @@ def _download(name: str, files: list[str]) -> Path:
     except (OSError, errors.HfHubHTTPError, ValueError) as error:
         # the first line of the library's own error names a class
         reason = first_line(error.__cause__ or error)
-        raise Mistake(f"{looked} it cannot be loaded, because the hub does not answer: {reason}") from error
+        raise Failure(f"{looked} it cannot be loaded, because the hub does not answer: {reason}") from error
 
 
 def read_config(folder: Path) -> dict[str, Any]:

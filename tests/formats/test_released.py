@@ -18,7 +18,8 @@ from experiments.commands.finetune import finetune
 from experiments.commands.heads import show_heads
 from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.data.tokenizer import load
-from experiments.failures.failure import Mistake
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Failure, Mistake
 from experiments.formats.keys import READ_ACTIVATIONS
 from experiments.heads.options import HeadsOptions
 from experiments.model.layers.feed_forward import ACTIVATIONS
@@ -172,12 +173,14 @@ def test_what_is_neither_here_nor_there_says_where_it_was_looked_for(tmp_path, m
         with pytest.raises(Mistake, match="there is no such folder"):
             import_checkpoint(name, "mine", tmp_path / "runs", [])
     monkeypatch.setattr("huggingface_hub.snapshot_download", Hub(tmp_path, ConnectionError("no route")))
-    with pytest.raises(Mistake, match=r"berd: there is no folder of this name, and as a name of .* no route"):
+    with pytest.raises(Failure, match=r"berd: there is no folder of this name, and as a name of .* no route") as caught:
         import_checkpoint("berd", "mine", tmp_path / "runs", [])
+    # nothing that was typed is wrong
+    assert caught.value.exit_code == ExitCode.FAILED
     error = LocalEntryNotFoundError("Got: ConnectError: no route\nAn error happened while trying to locate the files")
     error.__cause__ = ConnectionError("no route")
     monkeypatch.setattr("huggingface_hub.snapshot_download", Hub(tmp_path, error))
-    with pytest.raises(Mistake, match=r"because the hub does not answer: no route$"):
+    with pytest.raises(Failure, match=r"because the hub does not answer: no route$"):
         import_checkpoint("berd", "mine", tmp_path / "runs", [])
     with pytest.raises(Mistake, match=r"it cannot be loaded: "):
         monkeypatch.undo()
