@@ -17,7 +17,7 @@ def refusal(problem: Problem) -> str | None:
     if problem.query.shape[2] == 0:
         return "it needs at least one head"
     if problem.query.shape[3] == 0:
-        return "its logits are dot products of queries and keys, and here a bias takes their place"
+        return "its logits are dot products of queries and keys, and here the key size is 0, as in additive attention"
     if problem.dropout > 0:
         return "its dropout draws from torch's global generator, not from a seed"
     return None

@@ -211,6 +211,13 @@ def test_torchs_own_kernel_refuses_dropout():
         run(tensors((1, 3, 4, 2, 2), (2, 2, 2)), "sdpa", dropout=0.1, dropout_seed=1)
 
 
+def test_torchs_own_kernel_refuses_a_key_size_of_0_with_and_without_a_bias():
+    for bias_shape in (None, (1, 2, 3, 4)):
+        leaves = tensors((1, 3, 4, 0, 2), (2, 2, 2), bias_shape=bias_shape)
+        with pytest.raises(ValueError, match=r"sdpa can't do this: .* the key size is 0, as in additive attention"):
+            run(leaves, "sdpa", scale=1.0)
+
+
 def test_a_new_seed_in_the_same_tensor_is_a_new_mask_of_the_same_compiled_function():
     leaves = tensors((2, 5, 6, 2, 3), (2, 2, 2))
     query, key, value = leaves["query"], leaves["key"], leaves["value"]
