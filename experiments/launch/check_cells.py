@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from experiments.failures.failure import Mistake
+from experiments.failures.wording import joined
 from experiments.files.disk import why_no_folder
 from experiments.measure.cores import check_threads
 from experiments.measure.devices import check_devices
@@ -19,7 +20,7 @@ from experiments.training.distributed.start import torchrun_process
 from experiments.training.run_length import planned_steps
 
 T = TypeVar("T")
-MAX_CELLS_NAMED = 10  # wrong cells
+MAX_CELLS_NAMED = 10  # lines about wrong cells
 # settings that parameters and memory depend on, also in a fine-tuned run
 MEMORY_KEYS: dict[str, Any] = {
     **dict.fromkeys(("variant", "model", "objective", "tokenizer", "task", "pretrained", "length", "backend"), True),
@@ -83,10 +84,7 @@ def check_buildable(cells: list[Settings], *, runs_here: bool = True) -> list[in
 
     counts = for_each_size(cells, count)
     wrong = [(cell, error) for cell, error in zip(cells, counts, strict=True) if isinstance(error, Mistake)]
-    refuse(
-        [f"{run_name(cell.model_dump())}: {error}" if len(cells) > 1 else str(error) for cell, error in wrong],
-        len(cells),
-    )
+    refuse([(run_name(cell.model_dump()) if len(cells) > 1 else "", error) for cell, error in wrong], len(cells))
     return [count for count in counts if isinstance(count, int)]
 
 
@@ -97,10 +95,23 @@ def for_each_size(cells: list[Settings], measure: Callable[[Settings], T]) -> li
     return [measured[key] for key in keys]
 
 
-def refuse(wrong: Sequence[str], total: int) -> None:
-    """Raises Mistake with the lines about wrong cells, if there are any. total: the number of all cells."""
+def refuse(wrong: Sequence[tuple[str, Mistake]], total: int) -> None:
+    """Raises Mistake with the names of wrong cells and their mistakes, if there are any, each mistake once.
+
+    total: the number of all cells. A name may be empty.
+    """
     if not wrong:
         return
-    more = [f"and {len(wrong) - MAX_CELLS_NAMED:,} more"] if len(wrong) > MAX_CELLS_NAMED else []
+    names: dict[str, list[str]] = {}
+    for name, mistake in wrong:
+        names.setdefault(str(mistake), []).append(name)
+    lines = [f"{_listed(alike)}: {said}" if alike[0] else said for said, alike in names.items()]
+    if left := sum(map(len, [*names.values()][MAX_CELLS_NAMED:])):
+        lines[MAX_CELLS_NAMED:] = [f"and {left:,} more"]
     count = f"{len(wrong):,} of {total:,} cells are wrong; none was started" if total > 1 else ""
-    raise Mistake("\n".join([*wrong[:MAX_CELLS_NAMED], *more]), count)
+    raise Mistake("\n".join(lines), count)
+
+
+def _listed(names: list[str]) -> str:
+    """The names of cells; of more than three, the first two."""
+    return joined(names if len(names) <= 3 else [*names[:2], f"{len(names) - 2:,} more"])

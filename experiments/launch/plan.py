@@ -212,7 +212,7 @@ def _checked(grid: Iterable[Combination], launcher: str, overrides: list[str], a
     are_all: whether no other cells will follow.
     """
     cells: list[Settings] = []
-    wrong: list[str] = []
+    wrong: list[tuple[str, Mistake]] = []
     for label, outcome in grid:
         try:
             if isinstance(outcome, Mistake):
@@ -220,7 +220,7 @@ def _checked(grid: Iterable[Combination], launcher: str, overrides: list[str], a
             check_cell(outcome, runs_here=launcher == "basic")
             cells.append(outcome)
         except Mistake as mistake:
-            wrong.append(f"{label}: {mistake}" if label else str(mistake))
+            wrong.append((label, mistake))
     refuse(wrong, len(wrong) + len(cells))
     check_none_idle(overrides, (cell.idle() for cell in cells), are_all)
     return list({repr(cell.model_dump()): cell for cell in reversed(cells)}.values())[::-1]

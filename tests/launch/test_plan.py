@@ -203,6 +203,14 @@ def test_all_wrong_cells_are_named_and_none_is_kept():
     assert "3 of 4 cells are wrong" in str(caught.value)
 
 
+def test_a_mistake_of_several_cells_is_said_once():
+    with pytest.raises(Mistake) as caught:
+        plan(CommandLine(["seed=range(0,5)", "norm=pre,pots"], ["-m"]))
+    first, second = str(caught.value).splitlines()
+    assert first.startswith("seed=0 norm=pots, seed=1 norm=pots and 3 more: norm = 'pots': must be one of")
+    assert second == "  5 of 10 cells are wrong; none was started"
+
+
 @pytest.mark.parametrize("variant", ["talking_heads", "differential", "additive"])
 def test_a_kernel_that_cannot_compute_a_variant_refuses_its_cells_before_one_begins(tiny, variant):
     words = [*tiny, "heads=2", "backend=sdpa"]

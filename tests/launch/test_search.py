@@ -159,7 +159,7 @@ def test_an_objective_that_was_not_measured_is_said(attn, tiny):
         (["heads=1,2", "hydra.sweeper.maximize=[parameters.atention]"], "parameters has no part 'atention' (did you"),
         (["heads=1,2", "hydra/launcher=joblib"], "trains its trials itself"),
         (["heads=2"], "no override has several values"),
-        (["heads=0,2", RATE], "heads=0 learning_rate=1e-05: heads = 0: must be at least 1"),
+        (["heads=0,2", RATE], "and heads=0 learning_rate=0.1: heads = 0: must be at least 1"),
     ],
 )
 def test_a_wrong_search_is_refused_before_anything_is_changed(attn, tiny, tmp_path, words, said):
