@@ -61,10 +61,11 @@ def check_data(cells: list[Settings]) -> None:
 def check_buildable(cells: list[Settings], *, runs_here: bool = True) -> list[int]:
     """The number of parameters of each cell.
 
-    Raises Mistake that names every cell whose variant refuses its sizes, or whose kernel refuses its variant. What
-    kernels other machines have is not known here.
+    Raises Mistake that names every cell whose variant refuses its sizes, or whose kernel refuses its variant, and every
+    added variant whose layer does something wrong. What kernels other machines have is not known here.
     """
     from experiments.model.layers.build_attention import wrong_arguments
+    from experiments.model.layers.check_added import check_added
     from experiments.model.without_values import without_values
 
     def count(cell: Settings) -> int | Mistake:
@@ -72,6 +73,7 @@ def check_buildable(cells: list[Settings], *, runs_here: bool = True) -> list[in
             task = task_of(cell)
             with without_values():
                 model = task.build_model(task.vocabulary_size())
+            check_added(cell.variant)
             if runs_here and cell.backend not in ("auto", "reference"):
                 # only tensors show what a kernel can't do
                 from experiments.training.predicted_memory import predict_peak_bytes
