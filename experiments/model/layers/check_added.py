@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import copy
-import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,14 +25,12 @@ def check_added(variant: dict[str, Any]) -> None:
 
     variant: a resolved `conf/variant` group. The layer is tried on the CPU, and the global RNG stays as it was.
     """
-    name = f"attention.{module_of(variant)}"
-    if module_file(name) is None:
+    if (file := module_file(f"attention.{module_of(variant)}")) is None:
         return
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         faults = [*_faults(build_attention(variant))]
     if faults:
-        file = importlib.import_module(name).__file__
         raise Mistake(
             "\n".join(f"{file}: {fault}" for fault in faults),
             "docs/adding_a_variant.md says what a layer of attention must do",
@@ -77,12 +74,15 @@ def _ignored_options(layer: AttentionLayer, x: Tensor) -> Iterator[str]:
     other = torch.cat([x[:, :SEEN], torch.randn_like(x[:, SEEN:])], dim=1)
     known = torch.arange(LENGTH) < SEEN
     bias = torch.randn(1, layer.sizes.softmax_heads, LENGTH, LENGTH)
-    if (causal := _outputs(layer, [x, other], causal=True)) and not _alike(*(each[:, :SEEN] for each in causal)):
-        yield "causal: a position sees later ones; pass options.causal on to the kernel, or hide them"
-    if (masked := _outputs(layer, [x, other], mask=known[None, None, None])) and not _alike(
-        *(each[:, :SEEN] for each in masked)
-    ):
-        yield "mask: a position sees those that the mask hides, such as padding"
+    # each hides what comes after the first positions, in which the inputs agree
+    hiding: dict[str, tuple[bool | Tensor, str]] = {
+        "causal": (True, "a position sees later ones; pass options.causal on to the kernel, or hide them"),
+        "mask": (known[None, None, None], "a position sees those that the mask hides, such as padding"),
+    }
+    for option, (value, fault) in hiding.items():
+        outputs = _outputs(layer, [x, other], **{option: value})
+        if outputs and not _alike(*(output[:, :SEEN] for output in outputs)):
+            yield f"{option}: {fault}"
     if (biased := _outputs(layer, [x], bias=bias)) and _alike(biased[0], layer(x)):
         yield "bias: does not change the output, so model.position=relative and alibi would have no effect"
 
