@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 from experiments.config.groups import conf_for_hydra, groups, options
 from experiments.config.hydra_messages import hydra_errors_as_mistakes, near_key
 from experiments.config.primary import PRETRAINING, PRIMARIES, Primary
-from experiments.data.errors import reader_of
+from experiments.data.errors import READS_COLUMN, reader_of
 from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import closest, did_you_mean
 from experiments.files.digest import digest
@@ -194,7 +194,7 @@ def _reader(text: str) -> str:
     if path.suffix:
         return reader_of(path)
     if f".{text}" in TABLES_OF_TEXT:
-        return "data=hub data.path=FOLDER data.column=NAME reads such files, in a folder of their own"
+        return f"{READS_COLUMN} such files, in a folder of their own"
     return f"data=hub data.path={text} data.column=NAME reads a data set of the hub" if "/" in text else ""
 
 

@@ -10,6 +10,7 @@ from experiments.failures.wording import did_you_mean
 from experiments.settings.data import TABLES_OF_TEXT
 
 OTHER_DATA = "data=python_docs needs no network; data=text data.train=FILE reads a text of your own"
+READS_COLUMN = "data=hub data.path=FOLDER data.column=NAME reads"  # a column of the files of a folder
 OTHER_EXAMPLES = "task.train=FILE and task.validation=FILE read examples of your own"
 OTHER_PAIRS = "data=pairs data.train=FILE reads pairs of your own"
 
@@ -26,7 +27,7 @@ def changed_while_read(what: str) -> DataError:
 def reader_of(file: PurePath) -> str:
     """The settings with which a file is read whose name ends like this, in a hint."""
     if TABLES_OF_TEXT.intersection(file.suffixes):
-        return "data=hub data.path=FOLDER data.column=NAME reads it, in a folder of its own"
+        return f"{READS_COLUMN} it, in a folder of its own"
     kind = "parquet" if file.suffix == ".parquet" else "text"
     return f"data={kind} data.train={file} reads it"
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
+from experiments.data.errors import READS_COLUMN
 from experiments.data.local_files import LocalFiles
 from experiments.data.readers import files
 from experiments.settings.data import TABLES_OF_TEXT, Documents
@@ -30,5 +31,5 @@ class TextFiles(LocalFiles):
         """That a file is a table, of which a column is probably meant."""
         if (table := next((path for path in paths if TABLES_OF_TEXT.intersection(path.suffixes)), None)) is None:
             return ""
-        column = "data=hub data.path=FOLDER data.column=NAME reads a column of the files of a folder"
-        return f"{table} is read as plain text, with its commas, quotes and braces; {column}"
+        said = f"{table} is read as plain text, with its commas, quotes and braces"
+        return f"{said}; {READS_COLUMN} a column of the files of a folder"
