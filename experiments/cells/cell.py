@@ -112,20 +112,23 @@ def _train_as_first_process(
     a block with the processes that share the steps of the run.
     """
     folder = folder_of(settings)
-    result = finished_result(settings)
+    result = finished = finished_result(settings)
     is_first = not folder.path.parent.exists()
     if result is None:
         neighbours = Neighbours(cells_at_once)
         try:
             with folder, Interruption(), Display() as display:
-                folder.create(settings.model_dump())
-                prepare_in_child_process(settings, folder)
-                display.stage("starting", 0, None)
-                # torch is imported only here: a mistake in settings or data, or a finished run, does not need it
-                from experiments.training.train import train
+                # another process may have finished the run before this one had its folder
+                result = finished = finished_result(settings)
+                if result is None:
+                    folder.create(settings.model_dump())
+                    prepare_in_child_process(settings, folder)
+                    display.stage("starting", 0, None)
+                    # torch is imported only here: a mistake in settings or data, or a finished run, does not need it
+                    from experiments.training.train import train
 
-                with processes as world:
-                    result = train(settings, folder, display, neighbours, world, pruner)
+                    with processes as world:
+                        result = train(settings, folder, display, neighbours, world, pruner)
         except Mistake:
             folder.discard()
             if is_first:
@@ -135,7 +138,7 @@ def _train_as_first_process(
         except Interrupted as interrupted:
             warn(f"{interrupted.reason}: the same command continues from {folder.path}")
             return interrupted.exit_code
-    else:
+    if finished:
         warn(f"{folder.path}: finished before; nothing is left to train")
     print_summary(result, folder)
     return EXIT_CODE_OF_STATUS[result.status]
