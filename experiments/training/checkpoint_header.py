@@ -10,6 +10,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from experiments.failures.failure import Mistake
 from experiments.record.checkpoint_file import Checkpoint
 from experiments.record.metrics import HeldLines
+from experiments.training.usage import Usage
 
 
 @dataclass
@@ -54,16 +55,12 @@ class Header:
     dataset: str  # digest of its identity
     code: dict[str, str]  # digest of each file
     backend: str  # the attention kernels that run
-    wall_seconds: float
-    processor_seconds: float
-    peak_memory_bytes: int
+    usage: Usage
     rates: list[float]  # tokens per second of the steady steps
     device: str  # the name of the device of the newest start
     devices: int = 1  # number of devices of the newest start
     sharded: bool = False  # whether weights, gradients and moments were divided among them
     sequences: dict[str, str] | None = None  # those of its dataset
-    cells_at_once: int = 1  # the most cells side by side in a start that the rates include
-    waited_for_cores: float | None = None  # the largest share of the time of such a start
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Header:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from experiments.data.packing import Dataset
 from experiments.display.progress import Display
@@ -20,6 +19,7 @@ from experiments.training.checkpoint_header import Progress
 from experiments.training.step.learner import Learner
 from experiments.training.step.micro_batches import Forward
 from experiments.training.step.world import World
+from experiments.training.usage import ProcessUsage, Usage
 
 # takes a step and its validation loss (nats), and returns why a search considers the run hopeless, or None
 Pruner = Callable[[int, float], str | None]
@@ -27,18 +27,6 @@ Pruner = Callable[[int, float], str | None]
 
 class TrialPruned(Exception):
     """A search does not need the rest of the run; the message has the reason."""
-
-
-class Used(NamedTuple):
-    """The resources that a process has used since the start."""
-
-    peak_bytes: int
-    processor_seconds: float
-
-    @classmethod
-    def of(cls, memory: PeakMemory, throughput: Throughput) -> Used:
-        """The resources that these two have counted."""
-        return cls(memory.peak_bytes(), throughput.processor_seconds())
 
 
 @dataclass
@@ -58,11 +46,7 @@ class Run:
     say: Callable[[str], None]  # writes a message to the log and shows it
     backend: str = ""  # the attention kernels that run
     throughput: Throughput = field(default_factory=Throughput)
-    earlier_seconds: float = 0.0  # seconds of earlier starts of this run, and of a trial of torch.compile
-    earlier_processor_seconds: float = 0.0  # processor seconds of earlier starts
-    earlier_peak_bytes: int = 0
-    earlier_cells_at_once: int = 1  # the most in an earlier start whose speeds count
-    earlier_waited: float | None = None  # the largest share of the time of such a start
+    earlier: Usage = field(default_factory=Usage)  # of earlier starts of this run, and of a trial of torch.compile
     pruner: Pruner | None = None
 
     @property
@@ -88,30 +72,25 @@ class Run:
     @property
     def wall_seconds(self) -> float:
         """Seconds since the first step, over all starts, including those of a trial of torch.compile."""
-        return self.earlier_seconds + self.throughput.elapsed()
+        return self.earlier.wall_seconds + self.throughput.elapsed()
 
-    def processor_seconds(self) -> float:
-        """Seconds of processor time since the first step, over all starts and all processes."""
-        return self.earlier_processor_seconds + sum(each.processor_seconds for each in self.used())
+    def usage(self) -> Usage:
+        """The resources used over all starts and in all processes."""
+        processes = self.usage_by_process()
+        return self.earlier.followed_by(
+            Usage(
+                wall_seconds=self.throughput.elapsed(),
+                processor_seconds=sum(each.processor_seconds for each in processes),
+                peak_memory_bytes=max(each.peak_bytes for each in processes),
+                cells_at_once=self.neighbours.cells_at_once,
+                waited_for_cores=self.neighbours.waited_share(),
+            )
+        )
 
-    @property
-    def cells_at_once(self) -> int:
-        """The most cells that were trained side by side in a start whose speeds count."""
-        return max(self.earlier_cells_at_once, self.neighbours.cells_at_once)
-
-    def waited_for_cores(self) -> float | None:
-        """The largest share of the time of such a start in which the run waited for cores; None if unknown."""
-        shares = (self.earlier_waited, self.neighbours.waited_share())
-        return max((share for share in shares if share is not None), default=None)
-
-    def peak_memory_bytes(self) -> int:
-        """Peak memory over all starts, on the device that needed most; `memory.meaning` says what it counts."""
-        return max(self.earlier_peak_bytes, *(each.peak_bytes for each in self.used()))
-
-    def used(self) -> list[Used]:
-        """The resources that each process has used since the start."""
-        with self.world.together("tell_used"):
-            return self.world.gather(Used.of(self.memory, self.throughput))
+    def usage_by_process(self) -> list[ProcessUsage]:
+        """The resources that each process has used since its start."""
+        with self.world.together("tell_usage"):
+            return self.world.gather(ProcessUsage.of(self.memory, self.throughput))
 
     def limit_reached(self) -> bool:
         """Whether the planned steps are taken, or the time is up."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -38,6 +39,7 @@ from experiments.training.step.compiling import TRIED, choose, compile_layers
 from experiments.training.step.learner import Learner, learner_of
 from experiments.training.step.micro_batches import split
 from experiments.training.step.world import World
+from experiments.training.usage import Usage
 
 LONG_STEPS = 500  # a run with fewer steps ends soon anyway
 
@@ -187,7 +189,7 @@ def begin(run: Run, checkpoint: Checkpoint | None) -> None:
         check_targets(run.dataset.validation, run.objective, run.settings.trainer.evaluation_sequences)
         find_kernels(run)
         # a trial counts as part of the run's time
-        run.earlier_seconds = seconds(lambda: decide_to_compile(run), run.forward.device)
+        run.earlier = Usage(wall_seconds=seconds(lambda: decide_to_compile(run), run.forward.device))
         run.throughput.start()
         run.memory.reset()
         run.folder.metrics.clear()
@@ -208,14 +210,13 @@ def begin(run: Run, checkpoint: Checkpoint | None) -> None:
             f"make {header.backend} available again, or start again in another folder with runs=FOLDER",
         )
     resume_from(run, checkpoint)
-    run.earlier_seconds, run.earlier_processor_seconds = header.wall_seconds, header.processor_seconds
-    run.earlier_peak_bytes = header.peak_memory_bytes
     # speeds on other devices don't count
     here = (device_name(run.forward.device), run.world.size, run.world.sharded)
     alike = (header.device, header.devices, header.sharded) == here
     run.throughput = Throughput(header.rates if alike else None)
-    if alike and header.rates:
-        run.earlier_cells_at_once, run.earlier_waited = header.cells_at_once, header.waited_for_cores
+    # and neither does what those were measured beside
+    counts = alike and header.rates
+    run.earlier = header.usage if counts else replace(header.usage, cells_at_once=1, waited_for_cores=None)
     run.say(f"going on from step {run.progress.step}")
     if run.progress.compiled:
         check_compiler(f"{run.folder.path} was begun with layers that torch.compile compiled")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from experiments.measure.hardware import device_name
@@ -23,7 +24,7 @@ OF_EVALUATION = (
 def summarize(run: Run | None, settings: Settings, status: Status, reason: str | None) -> Result:
     """The result as far as it is known; `run` is None if its setup failed."""
     nothing = {"steps": 0, "skipped_steps": 0, "tokens": 0, "epochs": 0.0, "wall_seconds": 0.0}
-    fields = nothing if run is None else extent(run) | quality(run) | speed_and_memory(run) | conditions(run)
+    fields = nothing if run is None else of_run(run)
     if run is not None and status == "done":
         # last, because its time and memory are not those of the training
         fields |= decoded(run)
@@ -34,16 +35,19 @@ def summarize(run: Run | None, settings: Settings, status: Status, reason: str |
     return Result.unfinished(status, reason, **fields)
 
 
+def of_run(run: Run) -> dict[str, Any]:
+    """The numbers of a run so far, and their conditions."""
+    return extent(run) | quality(run) | speed_and_memory(run) | conditions(run) | asdict(run.usage())
+
+
 def extent(run: Run) -> dict[str, Any]:
-    """The length of the run in steps, tokens, epochs and seconds."""
+    """The length of the run in steps, tokens and epochs."""
     progress = run.progress
     return {
         "steps": progress.step,
         "skipped_steps": len(progress.skipped),
         "tokens": progress.tokens,
         "epochs": progress.step * run.settings.trainer.batch_size / len(run.dataset.train.tokens),
-        "wall_seconds": run.wall_seconds,
-        "processor_seconds": run.processor_seconds(),
     }
 
 
@@ -96,8 +100,7 @@ def speed_and_memory(run: Run) -> dict[str, Any]:
         "tokens_per_second": rate,
         "tokens_per_second_spread": speed.spread,
         "throughput_meaning": speed.meaning,
-        "peak_memory_bytes": run.peak_memory_bytes(),
-        "peak_memory_of_all_bytes": sum(each.peak_bytes for each in run.used()),
+        "peak_memory_of_all_bytes": sum(each.peak_bytes for each in run.usage_by_process()),
         "peak_memory_meaning": run.memory.meaning,
         "parameters": run.model.parameter_counts(),
         "flops_per_token": flops,
@@ -115,8 +118,6 @@ def conditions(run: Run) -> dict[str, Any]:
         "devices": run.world.size,
         "sharded": run.world.sharded,
         "micro_batch": run.learner.micro_batch,
-        "cells_at_once": run.cells_at_once,
-        "waited_for_cores": run.waited_for_cores(),
         "corpus": run.dataset.identity["corpus"],
         "sequences": run.dataset.sequences,
         "tokenizer_digest": run.dataset.tokenizer.digest,

@@ -191,7 +191,7 @@ def training_metrics(run: Run) -> dict[str, Any]:
         "learning_rate": rate(run, progress.step),
         "gradient_norm": progress.gradient_norm,
         "tokens_per_second": speed,
-        "peak_memory_bytes": run.peak_memory_bytes(),
+        "peak_memory_bytes": run.usage().peak_memory_bytes,
     }
     used = speed and mfu(speed / run.world.size, flops_per_token(run), run.forward.device, run.forward.precision)
     return metrics if used is None else {**metrics, "mfu": used}

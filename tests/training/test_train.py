@@ -146,7 +146,7 @@ def test_a_finished_run_without_its_result_gives_it_again(settings, go, plain_co
     first, folder = plain_copy
     (folder.path / "result.json").unlink()
     # far more than a start of the test uses
-    change_header(folder, wall_seconds=1e6, processor_seconds=2e6, peak_memory_bytes=10**15)
+    change_header(folder, usage={"wall_seconds": 1e6, "processor_seconds": 2e6, "peak_memory_bytes": 10**15})
     again, _ = go(settings())
     measured = {
         "wall_seconds",
@@ -169,7 +169,7 @@ def test_a_speed_that_was_measured_on_a_busy_machine_stays_one_when_the_run_is_c
 ):
     _, folder = plain_copy
     (folder.path / "result.json").unlink()
-    change_header(folder, cells_at_once=8, waited_for_cores=0.75)
+    change_header(folder, usage={"cells_at_once": 8, "waited_for_cores": 0.75})
     again, _ = go(settings(), neighbours=SimpleNamespace(cells_at_once=1, waited_share=lambda: 0.25))
     assert (again.cells_at_once, again.waited_for_cores) == (8, 0.75)
 
@@ -177,10 +177,11 @@ def test_a_speed_that_was_measured_on_a_busy_machine_stays_one_when_the_run_is_c
 def test_speeds_on_another_device_do_not_count(settings, go, plain_copy, change_header, monkeypatch):
     _, folder = plain_copy
     (folder.path / "result.json").unlink()
-    change_header(folder, rates=[1e12] * 99, cells_at_once=8)
+    change_header(folder, rates=[1e12] * 99, usage={"cells_at_once": 8, "waited_for_cores": 0.75})
     monkeypatch.setattr(set_up, "device_name", lambda device: "another")
     again, _ = go(settings())
-    assert again.status == "done" and again.tokens_per_second is None and again.cells_at_once == 1
+    assert again.status == "done" and again.tokens_per_second is None
+    assert again.cells_at_once == 1 and again.waited_for_cores != 0.75
 
 
 def test_a_run_that_goes_on_from_its_first_checkpoint_has_no_peak_of_the_preparation(settings, go, monkeypatch):

@@ -14,12 +14,12 @@ from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.checkpoints import tensors
 from experiments.training.distributed.group import DistributedWorld
-from experiments.training.run import Used
 from experiments.training.set_up import build_learner, identities, kernels, prepare_process
 from experiments.training.step.compiling import compile_layers
 from experiments.training.step.micro_batches import OutOfMemoryError
 from experiments.training.step.non_finite import NonFiniteError
 from experiments.training.train import validate
+from experiments.training.usage import ProcessUsage
 
 
 def follow(settings: Settings, group: DistributedWorld) -> None:
@@ -95,6 +95,6 @@ class Follower:
         """Give the weights of this process to the first process, which computes with them alone."""
         self.group.make_whole(self.learner.model)
 
-    def tell_used(self) -> None:
+    def tell_usage(self) -> None:
         """Report the resources that this process has used."""
-        self.group.gather(Used.of(self.memory, self.throughput))
+        self.group.gather(ProcessUsage.of(self.memory, self.throughput))

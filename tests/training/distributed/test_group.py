@@ -187,7 +187,7 @@ def test_a_process_that_is_interrupted_while_it_tells_a_task_waits_for_no_other(
     monkeypatch.setattr(dist, "broadcast_object_list", interrupted)
     with pytest.raises(Interrupted), group.together("take", 1, 1e-2):
         pass
-    with group.together("tell_used"):
+    with group.together("tell_usage"):
         assert group.gather("of this process") == ["of this process"]
 
 
