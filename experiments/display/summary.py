@@ -11,7 +11,7 @@ from typing import TextIO
 
 from experiments.display.numbers import duration, flops, megabytes, number, significant, words
 from experiments.record.folder import RunFolder
-from experiments.record.result import AFTER_DIVERGENCE, Result
+from experiments.record.result import Result, advice_after_divergence
 
 
 def print_summary(result: Result, folder: RunFolder, stream: TextIO | None = None) -> None:
@@ -51,9 +51,10 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
         f"{result.micro_batch} sequences at once" if result.micro_batch else None,
         f"seed {result.seed}",
     ]
+    advice = advice_after_divergence(result.steps, result.skipped_steps) if result.status == "nan" else ""
     return [
         ("reason", result.reason or ""),
-        ("what to do", AFTER_DIVERGENCE if result.status == "nan" else ""),
+        ("what to do", advice),
         *((words(name), f"{value:.4g}") for name, value in (result.scores or {}).items()),
         ("validation loss", number(result.validation_loss, ".4f", unit)),
         ("unigram loss", number(result.unigram_loss, ".4f", beside)),

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from attention.kernels.problem import Stage
 from experiments.failures.failure import Mistake
+from experiments.failures.wording import joined
 from experiments.heads.parts import decoder_layers
 from experiments.model.transformer import Transformer
 
@@ -72,7 +73,7 @@ def read_stages(model: Transformer, inputs: Tensor | Mapping[str, Tensor], *stag
     """The tensors of the stages on these tokens or inputs, without gradients, as one dict for each of
     `model.attentions`.
 
-    Raises Mistake for a stage that the variant does not have.
+    Raises Mistake for a stage that the variant does not have, or names but does not compute.
     """
     for stage in stages:
         if not has_stages(model, stage):
@@ -89,6 +90,12 @@ def read_stages(model: Transformer, inputs: Tensor | Mapping[str, Tensor], *stag
     with torch.inference_mode(), hooked(model, collect):
         arguments = {"tokens": inputs} if isinstance(inputs, Tensor) else inputs
         model(**arguments, positions=torch.zeros(1, dtype=torch.long))
+    for attention, given in zip(model.attentions, tensors, strict=True):
+        if lacking := [stage for stage in stages if stage not in given]:
+            raise Mistake(
+                f"{type(attention).__name__} names {joined(lacking)} in `stages`, but its reference kernel does not "
+                "give it to the hook"
+            )
     return tensors
 
 

@@ -36,7 +36,7 @@ from experiments.record.checkpoint_paths import (
 from experiments.record.code.changed import changed_code
 from experiments.record.errors import RunFolderError, disk_errors_as_failures, or_other_runs
 from experiments.record.folder import CONFIG, TOKENIZER, RunFolder, configuration_digest
-from experiments.record.result import AFTER_DIVERGENCE, DIVERGED, Result
+from experiments.record.result import DIVERGED, Result, advice_after_divergence
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.position import POSITION_TABLE
 
@@ -148,7 +148,8 @@ def _nothing_to_load(run: RunFolder, which: WhichCheckpoint, say: Callable[[str]
     lacking, instead = f"there is no good {which} checkpoint to load", f"--checkpoint {other} loads the other"
     with suppress(RunFolderError):
         if (result := run.result()) is not None and result.status == "nan":
-            lacking, instead = f"the run {DIVERGED}, and {lacking}", f"{AFTER_DIVERGENCE}; {instead}"
+            advice = advice_after_divergence(result.steps, result.skipped_steps)
+            lacking, instead = f"the run {DIVERGED}, and {lacking}", f"{advice}; {instead}"
     return Mistake(f"{run.checkpoint}: {lacking}", instead)
 
 

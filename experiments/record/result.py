@@ -14,9 +14,13 @@ from experiments.files.durable import number
 # pruned: ended by a search because other trials are better; imported: weights from another program
 Status = Literal["done", "failed", "nan", "oom", "interrupted", "pruned", "imported"]
 Number = Annotated[float, BeforeValidator(number)]
-# what is said of a run with the status nan, and to do about it
+# what is said of a run with the status nan, and what to do about it
 DIVERGED = "diverged (status nan)"
 AFTER_DIVERGENCE = "try a third of its learning_rate, or a longer warm-up (schedule.warmup_steps)"
+BEFORE_FIRST_UPDATE = (
+    "no weight had been updated, so its model, not its learning rate, gives what is not finite; precision=fp32 tells "
+    "whether rounding does"
+)
 # a result as readers of many of them take it: every field by its name, and what they add, such as the run's name
 Fields = dict[str, Any]
 
@@ -116,6 +120,11 @@ class Result:
             raise ValueError("; ".join(faults)) from None
         except AssertionError as error:
             raise ValueError(f"its numbers do not fit its status: {error}") from None
+
+
+def advice_after_divergence(steps: int, skipped_steps: int) -> str:
+    """The first thing to try after a run with the status nan that ended at this step, after it skipped so many."""
+    return AFTER_DIVERGENCE if steps > skipped_steps else BEFORE_FIRST_UPDATE
 
 
 def _fault(location: tuple[int | str, ...], kind: str, message: str) -> str:

@@ -9,7 +9,7 @@ from experiments.record.code.digests import DECIDING, code_digest
 from experiments.record.code.plugin_files import lacking_plugin
 from experiments.record.dotted import Values
 from experiments.record.folder import RunFolder, configuration_digest
-from experiments.record.result import AFTER_DIVERGENCE, DIVERGED, Fields
+from experiments.record.result import DIVERGED, Fields, advice_after_divergence
 from experiments.results.columns import is_varied
 
 # losses can be compared only if they share these; the digests of corpus and tokenizer are known at a run's end
@@ -56,7 +56,8 @@ def remarks(results: Sequence[Fields]) -> Iterator[str]:
     """What readers of these results should know before they compare them, in lines."""
     yield from unlike(results)
     if diverged := [result for result in results if result["status"] == "nan"]:
-        yield f"{DIVERGED}: {_first(diverged)} of {len(results)} runs; {AFTER_DIVERGENCE}"
+        advice = advice_after_divergence(diverged[0]["steps"], diverged[0]["skipped_steps"])
+        yield f"{DIVERGED}: {_first(diverged)} of {len(results)} runs; {advice}"
     if line := _other_code(results):
         yield line
 

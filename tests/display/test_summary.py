@@ -51,6 +51,11 @@ def test_the_summary_of_a_run_that_did_not_finish(result, tmp_path):
     assert "run: nan" in stream.getvalue() and "step 8: the loss is not finite" in stream.getvalue()
     assert "what to do" in stream.getvalue() and "a third of its learning_rate" in stream.getvalue()
     assert "None" not in stream.getvalue() and "loss  " not in stream.getvalue()
+    for counts in ({"steps": 0, "skipped_steps": 0}, {"steps": 3, "skipped_steps": 3}):
+        at_once = io.StringIO()
+        print_summary(dataclasses.replace(failed, **counts), RunFolder(tmp_path / "run"), at_once)
+        shown = " ".join(at_once.getvalue().split())
+        assert "no weight had been updated" in shown and "learning_rate" not in shown
     worse = dataclasses.replace(result, validation_loss=7.0)
     print_summary(worse, RunFolder(tmp_path / "run"), stream)
     assert "6.5800, 0.4200 below the validation loss" in stream.getvalue()

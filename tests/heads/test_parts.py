@@ -164,3 +164,11 @@ def test_tokens_stand_at_both_axes_of_the_maps_and_a_dollar_is_no_formula():
     for text in figure.texts:
         box = text.get_window_extent()
         assert box.x0 >= 0 and box.x1 <= width and box.y0 > first.title.get_window_extent().y1 and box.y1 <= height
+
+
+def test_a_stage_that_is_named_and_not_computed_is_refused(bert_of, batch, monkeypatch):
+    model = bert_of("multi_head")
+    attention = model.layers[0].attention
+    monkeypatch.setattr(type(attention), "stages", (*attention.stages, "gated_weights"))
+    with pytest.raises(Mistake, match="names gated_weights in `stages`, but its reference kernel does not give it"):
+        read_stages(model, batch.tokens, "gated_weights")
