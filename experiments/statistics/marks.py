@@ -50,29 +50,27 @@ def late_marks(
 ) -> list[Mark]:
     """Reasons why rows that still learn may not decide a comparison with an outcome. Empty if there are none.
 
-    A row may not if it alone changed the mean by as much as could undo the outcome. Several rows may not if they did so
-    together, in a direction that undoes it.
+    Every row may not that alone changed the mean by as much as could undo the outcome. Otherwise several rows may not
+    if they did so together, in a direction that undoes it.
 
     factors: those of the rows in the difference.
     """
     distance = compared.distance(outcome)
     free = _free_direction(compared, outcome)
     changes = {row: factor * gain for row, factor in factors.items() if (gain := late_gains.get(row, 0.0)) > 0}
-    alone = max(changes, key=lambda row: abs(changes[row]), default=None)
-    if alone is None:
-        return []
-    if abs(changes[alone]) >= distance:
-        marked = [alone]
-    else:
+    alone = [row for row, change in changes.items() if abs(change) >= distance]
+    marked = alone
+    if not alone:
         undoing = (
             [row for row, change in changes.items() if change * sign > 0] for sign in (1, -1) if sign * free <= 0
         )
-        marked = next((rows for rows in undoing if abs(sum(changes[row] for row in rows)) >= distance), [])
+        marked = next((rows for rows in undoing if rows and abs(sum(changes[row] for row in rows)) >= distance), [])
     is_of_zero = compared.relation == ">" and outcome != "no difference"
     decides = "the difference" if is_of_zero else "the distance of the difference from the margin"
     return [
         Mark(row, "late gain", f"still gained {late_gains[row]:.2g} at the end of its training, "
-             f"{_with([other for other in marked if other != row])}no less than {decides} ({distance:.2g})")
+             f"{_with([] if alone else [other for other in marked if other != row])}no less than {decides} "
+             f"({distance:.2g})")
         for row in marked
     ]  # fmt: skip
 

@@ -20,6 +20,7 @@ from experiments.tables.definition.request import Request, load
 from experiments.tables.report import Line, Report, without_unnamed_scheme
 from experiments.tables.seed_plan import CheckedPlan, SeedPlan, changed_since
 
+OF_PAGE = "; of the page"  # before the name of the page that a plan is from
 EVIDENCE: dict[str, Evidence] = {each.name: each for each in (Anytime(), Planned(), Waiting())}
 
 
@@ -106,24 +107,30 @@ def restored(path: Path) -> Report:
 
 
 def with_plans_beside(report: Report, folder: Path) -> Report:
-    """The report with the plans of the folder's other pages of its table and budget among its facts, each once.
+    """The report with all plans that the folder's other pages of its table and budget name among its facts, each once.
 
     Raises Mistake for numbers that have changed since.
     """
     said = [value for name, value in report.facts if name == PLAN]
     added: list[str] = []
-    for stem, plan in _plans_of_pages(report.request, folder):
-        if not any(line.startswith(plan.says) for line in said + added):
-            added.append(f"{plan.says}; of the page {stem}")
+    for line in _plans_of_pages(report.request, folder):
+        if not any(line.split(";")[0] == other.split(";")[0] for other in said + added):
+            added.append(line)
     return replace(report, facts_of_cells=[*report.facts_of_cells, *((PLAN, line) for line in added)])
 
 
-def _plans_of_pages(request: Request, folder: Path) -> Iterator[tuple[str, SeedPlan]]:
+def _plans_of_pages(request: Request, folder: Path) -> Iterator[str]:
+    """Lines on the plans that other pages follow, and then on further plans that these pages name."""
+    named: list[str] = []
     for path in sorted(folder.glob(f"{files_start(request.name)}*.json")):
-        if path.stem != request.result_stem:
-            content = _content(path)
-            if content["plan"] and (content["table"], content["budget"]) == (request.name, request.budget_name):
-                yield path.stem, SeedPlan(**content["plan"])
+        content = _content(path) if path.stem != request.result_stem else {}
+        if (content.get("table"), content.get("budget")) == (request.name, request.budget_name):
+            of_page = f"{OF_PAGE} {path.stem}"
+            if content["plan"]:
+                yield SeedPlan(**content["plan"]).says + of_page
+            lines = (value for name, value in content["facts"] if name == PLAN)
+            named += [line if OF_PAGE in line else line + of_page for line in lines]
+    yield from named
 
 
 def overrides_of(path: Path) -> list[str]:

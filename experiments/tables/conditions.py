@@ -107,7 +107,9 @@ def facts(
         yield "margin of trends", f"{trend_margin.value:g}: {trend_margin.reason}"
     for name, scheme in request.schemes.items():
         if name:
-            yield f"positions, {name}", f"{scheme.label}: {request.of_scheme(name, scheme)}"
+            changed = (budget.positions or {}).get(name, "")
+            here = f", and at this budget {changed}" if changed else ""
+            yield f"positions, {name}", f"{scheme.label}: {scheme.overrides}{here}"
     yield from _learning_rates(request)
     yield from named(*OF_RESULTS, STEP_TIMES)
     yield "command", request.command()
@@ -130,13 +132,8 @@ def notes_of_definition(request: Request) -> Iterator[str]:
         yield f"This budget leaves these rows out: {'; '.join(left_out)}."
     if others := len(request.other_claims):
         rows = [row.label for key, row in of_budget.items() if key not in request.rows]
-        without = (
-            f" and these rows are left out: {'; '.join(rows)}."
-            if rows
-            else f" {'is' if others == 1 else 'are'} left out."
-        )
-        asked = f"It was asked for {joined([*request.claims])} alone"
-        yield f"{asked}: {others} other {plural('claim', others)} of this table{without}"
+        not_needed = f", and the {plural('row', len(rows))} that it does not need: {'; '.join(rows)}" if rows else ""
+        yield f"This page leaves out {others} other {plural('claim', others)} of the table{not_needed}."
     yield from untuned_families(request)
     yield from _families_with_few_trials(request)
 

@@ -141,15 +141,18 @@ def test_a_page_lists_the_plans_of_other_pages_of_its_table(tmp_path):
     planned = planned_by(Planned())
     for stem, plan in (("me2026_heads-9-14", planned.plan), ("me2026_heads-20-25", None)):
         archive(replace(planned, plan=plan), tmp_path / f"{stem}.json")
-    says = f"{planned.plan.says}; of the page me2026_heads-9-14"
+    said = [
+        f"{planned.plan.says}; of the page me2026_heads-9-14",
+        # which no page follows
+        "planned on 2026-11-21: seeds 6 to 9, 2 comparisons; of the page me2026_heads-20-25",
+    ]
     written = tmp_path / "me2026_heads.md"
     write_all(made(), tmp_path)
-    assert f"* plan: {says}\n" in written.read_text()
+    assert all(f"* plan: {line}\n" in written.read_text() for line in said)
     again = restored(tmp_path / "me2026_heads.json")
     write_all(again, tmp_path)
-    assert written.read_text().count("* plan: ") == 1 and [value for name, value in again.facts if name == "plan"] == [
-        says
-    ]
+    assert written.read_text().count("* plan: ") == 2
+    assert [value for name, value in again.facts if name == "plan"] == said
 
 
 @pytest.mark.usefixtures("heads_table")

@@ -223,10 +223,10 @@ def test_claims_that_were_not_chosen_count_in_the_correction_unless_a_plan_is_fo
     assert only.findings[""].level == 0.05 / 2
     assert "(one verdict is tried here, and 1 on the table's other claims counts too)" in closing_sentence(alone)
     assert (
-        "It was asked for pair alone: 1 other claim of this table and these rows are left out: 32 heads." in alone.notes
+        "This page leaves out 1 other claim of the table, and the row that it does not need: 32 heads." in alone.notes
     )
     planned = replace(alone, evidence=Planned())
     assert planned.verdicts[0].findings[""].level == 0.05
     assert "(one verdict is tried here)" in closing_sentence(planned)
     whole = replace(found.request, chosen_claims=["C4"])
-    assert "It was asked for C4 alone: 1 other claim of this table is left out." in replace(found, request=whole).notes
+    assert "This page leaves out 1 other claim of the table." in replace(found, request=whole).notes

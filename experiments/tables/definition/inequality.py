@@ -77,8 +77,8 @@ class Inequality:
     def written(self, better: Literal["<", ">"], margin: float) -> str:
         """The comparison as a formula of scores. better: `<` if lower scores are better. margin: in their unit."""
         if self.relation == "~":
-            return f"|{_sum(self.left)} - {_sum(self.right)}| < {margin:g}"
-        slack = f" {'+' if better == '<' else '-'} {margin:g}" if self.relation == ">~" else ""
+            return f"|{_sum(self.left)} - {_sum(self.right)}| < margin {margin:g}"
+        slack = f" {'+' if better == '<' else '-'} margin {margin:g}" if self.relation == ">~" else ""
         return f"{self.left} {better} {self.right}{slack}"
 
     def __str__(self) -> str:

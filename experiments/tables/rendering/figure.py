@@ -218,7 +218,7 @@ def _draw_differences(axes: Axes, report: Report, lines: Sequence[_Drawn | _Text
     words = dict.fromkeys(line.comparison.word() for line in placed.values())
     handles = [axes.plot([], [], label=word, **_marker(word))[0] for word in words]
     if any(difference.comparable for difference in in_words.values()):
-        handles += axes.plot([], [], label="printed by the paper", **PUBLISHED)
+        handles += axes.plot([], [], label="published", **PUBLISHED)
     axes.figure.legend(
         handles=handles, title="each comparison by itself, at 95%", title_fontsize=8, fontsize=8, frameon=False,
         ncols=len(handles) or 1, loc="outside lower right",

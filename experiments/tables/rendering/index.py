@@ -41,7 +41,9 @@ LEGEND = (
     "pages decide the same claim, one of them counts, and its line names the others. A page of planned seeds comes "
     "first, then one with more pairs, then a page of the whole table, then one without missing cells, then the first "
     "by name.",
-    "* **size.** A difference between rows: the left side minus the right side of a comparison. It is that of the "
+    "* **size.** A difference between rows: the left side minus the right side of a comparison, as the page writes it. "
+    "If lower is better, as for a loss, a negative difference has the claimed sign. If higher is better, a positive "
+    "difference has it, and for the time of a step a ratio above 1. It is that of the "
     "comparisons that share the verdict of their claim. If the claim is not resolved or not tested, it is that of all "
     "comparisons that do not hold yet. It is a mean with its 95% interval, or the range of several means with the "
     "range of their intervals. The size of a trend is the difference between the two ends of a line fitted to its "

@@ -89,10 +89,11 @@ def _better_trainings(marks: Sequence[Mark], scheme: str, report: Report) -> Ite
         yield f"a training of {joined(list(runs))} {lower}, in {_cost(runs, scheme, report)}"
     at_plateau = others("plateau")
     still_learn = {row: count for row, count in others("late gain").items() if row not in at_plateau}
-    for runs, condition in ((at_plateau, ""), (still_learn, ", if it gains less at its end")):
-        if runs:
-            longer = f"a longer training of {joined(list(runs))}{condition}"
-            yield f"{longer}; twice the steps are {_cost(runs, scheme, report, steps=2)}"
+    if runs := at_plateau:
+        yield f"a longer training of {joined(list(runs))}; twice the steps are {_cost(runs, scheme, report, steps=2)}"
+    if runs := still_learn:
+        ends = f"a training of {joined(list(runs))} that gains less in its last tenth"
+        yield f"{ends}; twice the steps, which may not be enough, are {_cost(runs, scheme, report, steps=2)}"
     if runs := others("unknown gain"):
         before = "before the last tenth of the steps (trainer.evaluate_every)"
         yield f"an evaluation of {joined(list(runs))} {before}, in {_cost(runs, scheme, report)}"

@@ -12,6 +12,7 @@ from experiments.failures.wording import joined, plural
 from experiments.statistics.comparison import Compared, Exact
 from experiments.tables.conditions import UNLIKE
 from experiments.tables.definition.published import MARKS
+from experiments.tables.definition.request import configuration_key
 from experiments.tables.definition.table import Claim, Origin, Table
 from experiments.tables.partial_seeds import SIGN
 from experiments.tables.rendering.needs import needs
@@ -35,8 +36,10 @@ ORIGINS = {
     "this project": "a question of this project",
     CHECK: "a check of the code: it is true by proof or by construction",
 }
+ABOUT_FAILURE = "the claim is about training that fails, so a row that failed may decide here which side is better"
 SINGULAR = {"hold": "holds", "are": "is", "make": "makes", "depend": "depends"}
 LEAST_PARAMETERS = 0.01  # of the log of their ratio, from which on it is said
+WIDE_RATIO = 0.2  # width of the interval of a log ratio of step times, from which on it is said
 PLURAL = {verb: verb for verb in SINGULAR}
 
 
@@ -83,9 +86,11 @@ def shown_or_claimed(report: Report) -> str:
     it has no claims.
     """
     request, table = report.request, report.request.table
-    claimed = "Asked" if table.shows.startswith(("whether ", "how ")) else "Claimed"
-    said = f"{claimed if table.claims else 'Shown'}: {table.shows}."
-    return f"{said} This page decides {joined([*request.claims])} alone." if request.chosen_claims else said
+    is_question = table.shows.startswith(("whether ", "how "))
+    if request.chosen_claims:
+        whole = f"asks {table.shows}" if is_question else f"is about the claim that {table.shows}"
+        return f"The whole table {whole}. This page decides {joined([*request.claims])} alone."
+    return f"{('Asked' if is_question else 'Claimed') if table.claims else 'Shown'}: {table.shows}."
 
 
 def missing(report: Report) -> str:
@@ -129,11 +134,16 @@ def details(verdict: Verdict, report: Report) -> list[Detail]:
             found.append(Detail(level, line))
             steps = (f"step, which decides nothing: {_numbers(step, unit)}" for step in comparison.steps)
             found += [Detail(level + 1, step) for step in steps]
+        if verdict.claim.of_failure and any(
+            report.stuck.get(configuration_key(row, scheme)) for each in finding.comparisons for row in each.rows
+        ):
+            found.append(Detail(level, ABOUT_FAILURE))
         if needed := needs(verdict, scheme, report):
             aim = "to decide it" if finding.word in UNDECIDED else "to keep it with added seeds"
             found.append(Detail(level, f"{aim}: {needed}"))
     if verdict.left_out:
-        found.append(Detail(0, f"without the rows {', '.join(verdict.left_out)}, which this budget does not have"))
+        rows = f"{plural('row', len(verdict.left_out))} {joined(verdict.left_out)}"
+        found.append(Detail(0, f"without the {rows}, which this budget does not have"))
     if said := ORIGINS.get(verdict.claim.origin):
         found.append(Detail(0, said))
     if verdict.claim.published:
@@ -179,9 +189,24 @@ def legend(report: Report) -> list[str]:
     if any(line["step_time"] for line in report.lines):
         lines.append(
             f"step: the time of a training step by the table's own bench, the median over its rounds, and the median "
-            f"of the rounds' ratios to {baseline}, with the 95% interval of their geometric mean."
+            f"of the rounds' ratios to {baseline}, with the 95% interval of their geometric mean, where it is finite."
         )
+    if unsteady := _unsteady_times(report):
+        lines.append(unsteady)
     return lines
+
+
+def _unsteady_times(report: Report) -> str:
+    """Says how widely the ratios of step times spread, if the bench did not run on a quiet machine."""
+    baseline = report.request.table.baseline
+    bounds = (report.step_ratio_interval(line["row"], baseline, line["positions"]) for line in report.lines)
+    low, high = max(filter(None, bounds), key=lambda each: each[1] - each[0], default=(0.0, 0.0))
+    if high - low <= WIDE_RATIO:
+        return ""
+    return (
+        f"The times of steps spread widely, up to [{math.exp(low):.2f}, {math.exp(high):.2f}], as on a machine that is "
+        "not quiet."
+    )
 
 
 def partial_seeds(report: Report) -> list[str]:
@@ -221,7 +246,7 @@ def meaning_of_differences(report: Report) -> list[str]:
     if any(part.constant for part in parts):
         sentences.append("It includes a number that a comparison adds to one side.")
     if any("~" in part.relation for part in parts):
-        sentences.append("It leaves out a margin that a comparison allows.")
+        sentences.append("It does not include a margin.")
     return sentences
 
 

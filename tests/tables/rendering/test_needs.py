@@ -97,7 +97,8 @@ def test_a_claim_that_is_not_tested_says_what_would_test_it():
     )
     late = {("h8", seed): done(loss, late_gain=0.5) for seed, loss in enumerate(LOSSES["h8"])}
     (text,) = needed(made(late, table=table))
-    first, second = text.split("; a longer training of h8, if it gains less at its end; twice the steps are 6 runs: ")
+    more = "twice the steps, which may not be enough, are 6 runs: "
+    first, second = text.split(f"; a training of h8 that gains less in its last tenth; {more}")
     assert first.startswith("a tuned rate of the family multi_head ") and "new runs of the row h16" in first and second
     (text,) = needed(made(overrides=("max_steps=10",)))
     assert "(attn table me2026/heads --tune max_steps=10), and new runs of the row h16" in text

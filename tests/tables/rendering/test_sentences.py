@@ -62,7 +62,11 @@ def test_a_page_of_chosen_claims_says_that_it_decides_no_other():
     found = made()
     assert shown_or_claimed(found) == "Claimed: the more heads the worse."
     chosen = replace(found, request=replace(found.request, chosen_claims=["C4"]))
-    assert shown_or_claimed(chosen) == "Claimed: the more heads the worse. This page decides C4 alone."
+    alone = " This page decides C4 alone."
+    assert shown_or_claimed(chosen) == f"The whole table is about the claim that the more heads the worse.{alone}"
+    asked = chosen.request.table.model_copy(update={"shows": "whether heads matter"})
+    asks = replace(chosen, request=replace(chosen.request, table=asked))
+    assert shown_or_claimed(asks) == f"The whole table asks whether heads matter.{alone}"
 
 
 def test_a_difference_of_step_times_is_paired_by_round():
@@ -150,7 +154,7 @@ def test_a_margin_that_a_comparison_allows_is_no_part_of_its_difference():
     table = load(NAME)
     claims = {"C4": table.claims["C4"].model_copy(update={"parts": ["h8 ~ h16"]})}
     same = made(table=table.model_copy(update={"claims": claims}))
-    assert "paired by seed. It leaves out a margin that a comparison allows. A claim" in closing_sentence(same)
+    assert "paired by seed. It does not include a margin. A claim" in closing_sentence(same)
     assert "the right side, paired by seed. A claim" in closing_sentence(made())
 
 
