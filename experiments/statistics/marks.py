@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from experiments.failures.wording import joined
 from experiments.statistics.comparison import ClaimOutcome, Compared, Mark, MarkKind
 
 PLATEAU = 0.5  # nats that a run has to end below the loss of a unigram model
@@ -67,12 +66,10 @@ def late_marks(
         marked = next((rows for rows in undoing if rows and abs(sum(changes[row] for row in rows)) >= distance), [])
     is_of_zero = compared.relation == ">" and outcome != "no difference"
     decides = "the difference" if is_of_zero else "the distance of the difference from the margin"
-    return [
-        Mark(row, "late gain", f"still gained {late_gains[row]:.2g} at the end of its training, "
-             f"{_with([] if alone else [other for other in marked if other != row])}no less than {decides} "
-             f"({distance:.2g})")
-        for row in marked
-    ]  # fmt: skip
+    least = min((late_gains[row] for row in marked), default=0.0)
+    gained = f"{least:.2g}{' or more' if len(marked) > 1 else ''} in the last tenth of the training"
+    why = f"still gained {gained}, {'' if alone else 'together '}no less than {decides} ({distance:.2g})"
+    return [Mark(row, "late gain", why) for row in marked]
 
 
 def untuned_marks(
@@ -87,7 +84,7 @@ def untuned_marks(
     """
     free = _free_direction(compared, outcome)
     could_undo = [row for row in untuned if (factor := factors.get(row)) and factor * free <= 0]
-    return [Mark(row, "untuned", "may do better, because its learning rate was not tuned") for row in could_undo]
+    return [Mark(row, "untuned", "may do better at a tuned learning rate") for row in could_undo]
 
 
 def _at_plateau(results: Sequence[Mapping[str, Any]]) -> str:
@@ -111,10 +108,6 @@ def _free_direction(compared: Compared, outcome: ClaimOutcome) -> float:
     if compared.relation == "~":
         return compared.sense * (compared.mean or 0.0)
     return 1.0 if outcome == "holds" else -1.0
-
-
-def _with(rows: Sequence[str]) -> str:
-    return f"with {joined(list(rows))} " if rows else ""
 
 
 def _seeds(count: int, of: int) -> str:

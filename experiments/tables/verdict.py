@@ -290,8 +290,11 @@ def _differences(
 
 
 def reasons(marks: Iterable[Mark]) -> str:
-    """Why rows may not decide a claim, each reason once; empty if all may."""
-    return "; ".join(dict.fromkeys(f"the row {mark}" for mark in marks))
+    """Why rows may not decide a claim, each reason once, with its rows; empty if all may."""
+    rows: dict[str, dict[str, None]] = {}
+    for mark in marks:
+        rows.setdefault(mark.why, {})[mark.row] = None
+    return "; ".join(f"the {plural('row', len(of))} {joined([*of])} {why}" for why, of in rows.items())
 
 
 def _what_would_resolve(claim: Claim, judged: Judged, outlook: Outlook, where: str) -> str:

@@ -94,7 +94,7 @@ def test_what_has_not_begun_to_learn_or_still_learns_or_diverged_is_not_tested()
     plateau = differences(0, measured(*made(losses, unigram_loss=5.0)))[1]
     assert plateau["word"] == "not tested" and "low ended less than 0.5 nats below unigram_loss" in plateau["why"]
     learning = differences(0, measured(*made(losses, late_gain=0.2)))[1]
-    assert learning["word"] == "not tested" and "at the end of its training" in learning["why"]
+    assert learning["word"] == "not tested" and "in the last tenth of the training" in learning["why"]
     configurations, results = made(losses)
     configurations[1].runs.append(len(results))
     results.append({"status": "nan", "validation_loss": None, "seed": 6})

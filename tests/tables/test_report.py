@@ -155,7 +155,7 @@ def test_a_row_at_a_rate_that_was_not_tuned_may_not_lose():
         return made(table=table.model_copy(update={"budgets": budgets}), overrides=overrides).verdicts[0]
 
     assert verdict(tuning.tried).word == verdict(None).word == "reversed", "tuned, or the paper's own rate"
-    assert verdict({}).word == "not tested" and "its learning rate was not tuned" in verdict({}).why
+    assert verdict({}).word == "not tested" and "may do better at a tuned learning rate" in verdict({}).why
     for overrides in (["learning_rate=0.1"], ["max_steps=10", "learning_rate=0.1"]):
         assert verdict(tuning.tried, *overrides).word == "not tested", "the user's own rate"
 

@@ -140,7 +140,7 @@ def test_seeds_that_would_end_in_a_mark_are_not_promised():
     found = noisy_rows(untuned_table())
     (verdict,) = found.verdicts
     assert verdict.word == "not resolved"
-    mark = "the row h32 may do better, because its learning rate was not tuned"
+    mark = "the row h32 may do better at a tuned learning rate"
     assert verdict.why.endswith(f"; more seeds would not decide the claim if means and spreads stay the same: {mark}")
     (text,) = needed(found)
     assert text.startswith(
