@@ -170,7 +170,7 @@ def presets(group: str, basis: str | None = None) -> str:
 
 
 def kinds(group: str, classes: Iterable[type[Group]]) -> Iterator[str]:
-    """The kinds of a group, and a table of their settings with the defaults of one option of each kind."""
+    """The kinds of a group, and a table of their settings with the defaults of each, or of one of its options."""
     of_kinds: dict[str, Kind] = {}
     for model in classes:
         names = get_args(model.model_fields["kind"].annotation)
@@ -180,7 +180,10 @@ def kinds(group: str, classes: Iterable[type[Group]]) -> Iterator[str]:
         comments = yaml_comments(CONF / group / f"{basis}.yaml") | source_comments(model)
         title = ", ".join(f"`{name}`" for name in names)
         fields = [field for field in model.model_fields if field != "kind"]
-        of_kinds[title] = Kind(model, fields, raw(f"{group}/{basis}"), comments)
+        if {*of_kind} == {*names}:
+            of_kinds |= {f"`{name}`": Kind(model, fields, raw(f"{group}/{name}"), comments) for name in names}
+        else:
+            of_kinds[title] = Kind(model, fields, raw(f"{group}/{basis}"), comments)
         says = (inspect.getdoc(model) or "").splitlines()[0]
         listed = ", ".join(f"`{option}`{' (whose defaults the table has)' * (option == basis)}" for option in of_kind)
         yield f"* {title}: {says}{f' Options: {listed}.' * (set(of_kind) != set(names))}"

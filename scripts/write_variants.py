@@ -124,7 +124,7 @@ def verdicts(results: Path) -> dict[str, list[str]]:
         request, verdict = counts.report.request, counts.verdict
         budget = request.budget_name
         link = f"[{verdict.key} of {request.name}](results/{counts.stem}.md)"
-        line = f"{link} {verdict.claim.says}: **{verdict.word}** ({budget}, {pairs(verdict)})"
+        line = f"{link} {verdict.claim.says}: **{verdict.word}**{counts.by_scheme} ({budget}, {pairs(verdict)})"
         line = "; ".join([line, *(each.as_another("results/") for each in others)])
         variants = variants_of(request.name, budget)
         for name in sorted({variants[row] for row in verdict.claim.rows if row in variants}):
