@@ -46,6 +46,7 @@ FAMILIES = ("#1f5aa6", "#c4551a", "#2f8f4e", "#7b4ba0", "#8c6d1f", "#4f4f4f")
 ROW_INCHES = 0.28
 TEXT_ROWS = 0.6  # the height of a line about a claim, in rows of comparisons
 TEXT_WIDTH = 52  # of what a claim says, in characters
+FORMULA_WIDTH, PUBLISHED_WIDTH = 48, 22  # of a comparison, and of what the paper prints for it
 DATES = {".svg": "Date", ".pdf": "CreationDate"}  # what the format calls the time of drawing, which is left out
 DODGE = 0.02  # between the families at one size, so that their error bars can be told apart; in powers of 2
 PUBLISHED: dict[str, Any] = {
@@ -174,7 +175,8 @@ def _lines(compared: Sequence[_Drawn]) -> Iterator[_Drawn | _Text]:
 
 def _rows(line: _Drawn | _Text) -> float:
     """The height of a line, in rows of comparisons."""
-    return TEXT_ROWS * (1 + line.name.count("\n")) if isinstance(line, _Text) else 1.0
+    height = TEXT_ROWS * (1 + line.name.count("\n"))
+    return height if isinstance(line, _Text) else max(height, 1.0)
 
 
 def _draw_differences(axes: Axes, report: Report, lines: Sequence[_Drawn | _Text]) -> None:
@@ -201,15 +203,17 @@ def _draw_differences(axes: Axes, report: Report, lines: Sequence[_Drawn | _Text
         axes.plot(mean, place, **_marker(word))
     axes.set_yticks(places, [line.name for line in lines], fontsize=8)
     for label, line in zip(axes.get_yticklabels(), lines, strict=True):
+        label.set_multialignment("right")
         if isinstance(line, _Text):
-            label.set(**({"fontweight": "bold"} if line.is_heading else {"fontsize": 7, "multialignment": "right"}))
+            label.set(**({"fontweight": "bold"} if line.is_heading else {"fontsize": 7}))
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(ends[-1] if ends else 0.5, 0)
     axes.locator_params(axis="x", nbins=6)  # more labels of five characters would touch
     in_words = {place: line.published for place, line in placed.items() if line.published}
     if in_words:
         right = axes.secondary_yaxis("right")
-        right.set_yticks([*in_words], [f"paper: {difference}" for difference in in_words.values()], fontsize=8)
+        printed = ["\n".join(wrap(f"paper: {each}", PUBLISHED_WIDTH)) for each in in_words.values()]
+        right.set_yticks([*in_words], printed, fontsize=7)
         right.tick_params(length=0)
     axes.set_title("paired differences, 95% intervals; shaded: the margin", fontsize=9, loc="right")
     # like the title at the right end, because the sentences may be wider than the axes, beside which there are names
@@ -238,7 +242,7 @@ def _compared(report: Report) -> Iterator[_Drawn]:
         for scheme, finding in verdict.findings.items():
             for part, comparison in zip(parts, finding.comparisons, strict=True):
                 written = comparison.formula.replace(", fitted over log2 ", ", by ")
-                name = written + (f" ({scheme})" if scheme else "")
+                name = "\n".join(wrap(written + (f" ({scheme})" if scheme else ""), FORMULA_WIDTH))
                 yield _Drawn(claim, verdict.claim.says, name, comparison, published_difference(part, report))
 
 
