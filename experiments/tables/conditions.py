@@ -107,8 +107,8 @@ def facts(
         yield "margin of trends", f"{trend_margin.value:g}: {trend_margin.reason}"
     for name, scheme in request.schemes.items():
         if name:
-            changed = (budget.positions or {}).get(name, "")
-            here = f", and at this budget {changed}" if changed else ""
+            added = request.added_to_scheme(name)
+            here = f", and at this budget {added}" if added else ""
             yield f"positions, {name}", f"{scheme.label}: {scheme.overrides}{here}"
     yield from _learning_rates(request)
     yield from named(*OF_RESULTS, STEP_TIMES)

@@ -255,13 +255,12 @@ class Request:
         """A row with the positions of a scheme, and with the learning rate that was tuned under it if one was."""
         family = configuration_key(row.family or "", name)
         tuned_family = family if family in self.budget.learning_rates else row.family
-        return row.model_copy(
-            update={"overrides": f"{row.overrides} {self.of_scheme(name, scheme)}".strip(), "family": tuned_family}
-        )
+        overrides = filter(None, (row.overrides, scheme.overrides, self.added_to_scheme(name)))
+        return row.model_copy(update={"overrides": " ".join(overrides), "family": tuned_family})
 
-    def of_scheme(self, name: str, scheme: Scheme) -> str:
-        """The overrides of a scheme of positions at this budget."""
-        return f"{scheme.overrides} {(self.budget.positions or {}).get(name, '')}".strip()
+    def added_to_scheme(self, name: str) -> str:
+        """The overrides that this budget adds to a scheme of positions; empty for none."""
+        return (self.budget.positions or {}).get(name, "")
 
 
 def configuration_key(row: str, scheme: str) -> str:
