@@ -8,6 +8,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -39,11 +40,8 @@ def test_the_pages_of_results_are_those_of_the_present_code(path):
     assert [*map(float, NUMBER.findall(computed))] == pytest.approx([*map(float, NUMBER.findall(written))], abs=1e-12)
 
 
-@pytest.mark.filterwarnings("error")  # of a layout without room for the axes
-@pytest.mark.parametrize(
-    "stem", ["shazeer2020_heads", "britz2017_additive", "xiong2020_warmup", "cordonnier2020_collaborative-X1-40-44"]
-)
-def test_no_text_of_a_figure_leaves_it(stem, tmp_path, monkeypatch):
+def drawn(stem: str, tmp_path, monkeypatch) -> Figure:
+    """The figure of a page of results as it is saved."""
     figures, save = [], Figure.savefig
 
     def noted(figure, *place, **how):
@@ -52,16 +50,33 @@ def test_no_text_of_a_figure_leaves_it(stem, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Figure, "savefig", noted)
     assert save_figure(restored(RESULTS / f"{stem}.json"), tmp_path / "figure.svg")
-    figures[0].draw_without_rendering()
+    (figure,) = figures
+    return figure
+
+
+@pytest.mark.filterwarnings("error")  # of a layout without room for the axes
+@pytest.mark.parametrize(
+    "stem", ["shazeer2020_heads", "britz2017_additive", "xiong2020_warmup", "cordonnier2020_collaborative-X1-40-44"]
+)
+def test_no_text_of_a_figure_leaves_it(stem, tmp_path, monkeypatch):
+    figure = drawn(stem, tmp_path, monkeypatch)
+    figure.draw_without_rendering()
     sides = (
-        (axes.xaxis.label, axes.yaxis.label, axes._right_title, *axes.get_yticklabels())
-        for axes in figures[0].get_axes()
+        (axes.xaxis.label, axes.yaxis.label, axes._right_title, *axes.get_yticklabels()) for axes in figure.get_axes()
     )
     texts = [text for of_axes in sides for text in of_axes]
     assert sum(bool(text.get_text()) for text in texts) >= 3
     for text in texts:
         extent = text.get_window_extent()
-        assert extent.x0 >= -2 and extent.x1 <= figures[0].bbox.width + 2, text
+        assert extent.x0 >= -2 and extent.x1 <= figure.bbox.width + 2, text
+
+
+@pytest.mark.parametrize("stem, axis", [("shazeer2020_heads", "yaxis"), ("shazeer2020_projections-C9-30-53", "xaxis")])
+def test_a_difference_is_as_long_under_every_scheme_of_a_figure(stem, axis, tmp_path, monkeypatch):
+    first, second, _ = drawn(stem, tmp_path, monkeypatch).get_axes()
+    low, high = getattr(first, axis).get_view_interval()
+    assert high - low == pytest.approx(np.ptp(getattr(second, axis).get_view_interval()))
+    assert low != pytest.approx(getattr(second, axis).get_view_interval()[0])
 
 
 def test_every_page_of_results_has_its_numbers():

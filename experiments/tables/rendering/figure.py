@@ -20,6 +20,7 @@ from experiments.tables.report import Line, Report, under
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 VARIED = (
     "h",
@@ -80,8 +81,9 @@ def save_figure(report: Report, path: Path) -> bool:
     ((left, right),) = figure.subfigures(1, 2, squeeze=False, width_ratios=(1, 1.9))
     hollow = "; hollow: marked in the table" if any(line["mark"] for line in report.lines) else " over seeds"
     left.suptitle(f"means and standard errors{hollow}", fontsize=9)
-    for axes, scheme in zip(left.subplots(len(schemes), 1, squeeze=False)[:, 0], schemes, strict=True):
-        _draw_scores(axes, report, scheme)
+    panels = left.subplots(len(schemes), 1, squeeze=False)[:, 0]
+    score_axes = [_draw_scores(axes, report, scheme) for axes, scheme in zip(panels, schemes, strict=True)]
+    _share_span([axis for axis in score_axes if axis])
     _draw_differences(right.subplots(), report, lines)
     # so that the same numbers give the same bytes
     fixed: Any = {"svg.hashsalt": report.request.name, "svg.fonttype": "none"}
@@ -90,9 +92,11 @@ def save_figure(report: Report, path: Path) -> bool:
     return True
 
 
-def _draw_scores(axes: Axes, report: Report, scheme: str) -> None:
+def _draw_scores(axes: Axes, report: Report, scheme: str) -> Axis | None:
     """A line for every variant under a scheme, over the size that its rows vary; without such a size, a point for every
     row.
+
+    Returns the axis of the scores, and None without any.
     """
     axes.set_title(f"positions: {scheme}" if scheme else "", fontsize=9)
     of_scheme = under(scheme, report.lines)
@@ -104,7 +108,7 @@ def _draw_scores(axes: Axes, report: Report, scheme: str) -> None:
     if not groups:
         axes.set_axis_off()
         axes.text(0.5, 0.5, "no cell is finished", transform=axes.transAxes, ha="center", fontsize=9)
-        return
+        return None
     if size is None:
         rows = [line for group in groups.values() for line in group]
         for index, line in enumerate(rows):
@@ -112,7 +116,7 @@ def _draw_scores(axes: Axes, report: Report, scheme: str) -> None:
         axes.set_yticks(range(len(rows)), [_signed(line["row"], line) for line in rows], fontsize=8)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlabel(_unit(report))
-        return
+        return axes.xaxis
     for index, (name, lines) in enumerate(groups.items()):
         colour = FAMILIES[index % len(FAMILIES)]
         lines = sorted(lines, key=lambda line: line[size])
@@ -128,6 +132,18 @@ def _draw_scores(axes: Axes, report: Report, scheme: str) -> None:
     axes.set_xlabel({"h": "heads", "d_k": "key size d_k"}.get(size, size.replace("_", " ")))
     axes.set_ylabel(_unit(report))
     axes.legend(fontsize=8, frameon=False)
+    return axes.yaxis
+
+
+def _share_span(axes: Sequence[Axis]) -> None:
+    """Give the axes the span of the widest one, each around its own middle, so that a difference is as long in every
+    panel.
+    """
+    limits = [axis.get_view_interval() for axis in axes]
+    span = max((high - low for low, high in limits), default=0.0)
+    for axis, (low, high) in zip(axes, limits, strict=True):
+        middle = (low + high) / 2
+        axis.set_view_interval(middle - span / 2, middle + span / 2, ignore=True)
 
 
 def _point(axes: Axes, report: Report, line: Line, place: float, colour: str, *, horizontal: bool = False) -> None:
