@@ -17,7 +17,7 @@ from experiments.failures.failure import Mistake
 from experiments.launch.local import train_cells
 from experiments.results.columns import settings_beside, settings_of
 from experiments.settings.run import Settings
-from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, interval, mean_and_deviation
+from experiments.statistics.evidence import ALPHA, Anytime, fewest_seeds, interval, mean_and_deviation
 
 SHOWN = ("variant", "heads", "key_size")  # settings that every row shows
 UPPER = 0.9  # level of the one-sided bound on a standard deviation, which a few seeds tell badly
@@ -54,8 +54,7 @@ def seeds_to_resolve(difference: float, deviation: float) -> int | None:
     """The number of seeds until the anytime-valid interval of a mean `difference` excludes 0; None for more than
     MOST_SEEDS.
     """
-    counts = range(2, MOST_SEEDS + 1)
-    return next((count for count in counts if Anytime().p_value(count, difference, deviation, 0.0) <= ALPHA), None)
+    return fewest_seeds(2, lambda count: Anytime().p_value(count, difference, deviation, 0.0) <= ALPHA)
 
 
 def highest_deviation(deviation: float, count: int) -> float:

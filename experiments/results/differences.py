@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.record.dotted import value_at
 from experiments.record.result import Fields
-from experiments.results.columns import COLUMNS
+from experiments.results.columns import COLUMNS, TASK
 from experiments.results.configurations import Configuration
 from experiments.statistics.comparison import Compared, MarkKind, Word, claim_p_value, claim_word
 from experiments.statistics.evidence import ALPHA, Anytime, finite_half_width, mean_and_deviation, standard_error
@@ -93,8 +93,10 @@ def of_seeds(configuration: Configuration, results: Sequence[Fields]) -> dict[in
 def _measured(configuration: Configuration, results: Sequence[Fields]) -> Measured:
     ended = [results[run] for run in configuration.finished.values()]
     diverged = sum(results[run]["status"] == "nan" for run in configuration.runs)
-    reasons = why_stuck(ended, diverged, len(configuration.runs))
-    variant = str(value_at(results[configuration.runs[0]], COLUMNS["variant"]))
+    first = results[configuration.runs[0]]
+    pretrained = value_at(first, TASK["task"]) is None
+    reasons = why_stuck(ended, diverged, len(configuration.runs), by_loss=pretrained)
+    variant = str(value_at(first, COLUMNS["variant"]))
     losses = of_seeds(configuration, results)
     return Measured(configuration.name, variant, losses, reasons, mean_late_gain(ended))
 

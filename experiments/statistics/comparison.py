@@ -4,8 +4,6 @@ level.
 
 from __future__ import annotations
 
-import math
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -17,6 +15,7 @@ from experiments.statistics.evidence import (
     Anytime,
     Evidence,
     Interval,
+    fewest_seeds,
     interval,
     mean_and_deviation,
 )
@@ -85,6 +84,12 @@ class Compared:
         """The 95% interval of the mean; None if it is infinite."""
         return interval(self.evidence, self.values)
 
+    @property
+    def half_width(self) -> float | None:
+        """Half the width of the interval; None if it is infinite."""
+        low_and_high = self.interval
+        return None if low_and_high is None else (low_and_high[1] - low_and_high[0]) / 2
+
     def distance(self, outcome: ClaimOutcome) -> float:
         """How far the mean is from the nearest difference with which it would not have the outcome."""
         mean = self.mean or 0.0
@@ -146,7 +151,7 @@ class Compared:
         """
         if len(self.differences) < 2:
             return None
-        return _fewest(len(self.differences), lambda count: min(self.p_values_with(count).values()) <= level)
+        return fewest_seeds(len(self.differences), lambda count: min(self.p_values_with(count).values()) <= level)
 
     @cached_property
     def outlook(self) -> ClaimOutcome | None:
@@ -212,25 +217,28 @@ class Exact(Compared):
 
 
 def claim_p_value(comparisons: Sequence[Compared]) -> float:
-    """The level from which on, up to ALPHA, the comparisons together decide their claim.
+    """The level from which on the comparisons together decide their claim.
 
     Either all of them hold (intersection-union test: the largest p-value), or one contradicts the claim (Bonferroni
     over the comparisons). One with a mark does neither.
     """
-    return _claim_p_value([comparison.p_values() for comparison in comparisons]) if comparisons else 1.0
+    return _claim_p_value([comparison.p_values() for comparison in comparisons])
 
 
 def claim_word(comparisons: Sequence[Compared], level: float) -> Word:
     """The verdict on a claim at a level: that all its comparisons hold, or else their worst outcome."""
-    if comparisons and all(comparison.word(level) == "holds" for comparison in comparisons):
-        return "holds"
-    strict = {comparison.word(level / len(comparisons)) for comparison in comparisons}
-    for contradiction in ("reversed", "no difference"):
-        if contradiction in strict:
-            return contradiction
-    if not comparisons or "not tested" in strict:
+    if not comparisons:
         return "not tested"
-    return "not resolved"
+    p_values = [comparison.p_values() for comparison in comparisons]
+    if all(of_one["holds"] <= level for of_one in p_values):
+        return "holds"
+    share = level / len(comparisons)
+    shown = {next((word for word, p in _contradictions(of_one).items() if p <= share), None) for of_one in p_values}
+    if "reversed" in shown:
+        return "reversed"
+    if "no difference" in shown:
+        return "no difference"
+    return "not tested" if any(comparison.marks for comparison in comparisons) else "not resolved"
 
 
 def claim_seeds(comparisons: Sequence[Compared], level: float) -> int | None:
@@ -245,30 +253,23 @@ def claim_seeds(comparisons: Sequence[Compared], level: float) -> int | None:
     anytime = [replace(each, evidence=Anytime(), marks=[*each.marks, *each.later]) for each in comparisons]
     # more seeds may undecide a claim, because a small difference no longer contradicts it once it holds
     counts = range(fewest, MOST_SEEDS + 1)
-    p_values = (_claim_p_value([each.p_values_with(count) for each in anytime]) for count in counts)
+    p_values = (
+        _claim_p_value([each.p_values_with(max(count, len(each.values))) for each in anytime]) for count in counts
+    )
     return next((count for count, p_value in zip(counts, p_values, strict=True) if p_value <= level), None)
 
 
-def half_width(comparison: Compared) -> float:
-    """Half the width of the 95% interval of a comparison, in its unit; infinite if there is none."""
-    low, high = comparison.interval or (-math.inf, math.inf)
-    return (high - low) / 2
-
-
-def _fewest(first: int, is_enough: Callable[[int], bool]) -> int | None:
-    """The smallest number of seeds from `first` to MOST_SEEDS that is enough, as is every larger one; None if none
-    is.
-    """
-    counts = range(first, MOST_SEEDS + 1)
-    return next(iter(counts[bisect_left(counts, True, key=is_enough) :]), None)
-
-
 def _claim_p_value(p_values: Sequence[dict[ClaimOutcome, float]]) -> float:
-    count = len(p_values)
-    level = min(max(of_one["holds"] for of_one in p_values), *(count * of_one["reversed"] for of_one in p_values), 1.0)
-    # a small difference contradicts the claim only below the level at which it shows that its comparison holds
-    spans = [(count * of_one["holds"], count * of_one["no difference"]) for of_one in p_values]
-    for end, start in sorted(spans, reverse=True):
-        if start < end and (end > ALPHA or end >= level):
-            level = min(level, start)
-    return level
+    if not p_values:
+        return 1.0
+    contradicted = min(min(_contradictions(of_one).values()) for of_one in p_values)
+    return min(max(of_one["holds"] for of_one in p_values), len(p_values) * contradicted, 1.0)
+
+
+def _contradictions(p_values: dict[ClaimOutcome, float]) -> dict[ClaimOutcome, float]:
+    """The p-values of the outcomes with which a comparison contradicts its claim, in the order in which they are tried.
+
+    A small difference does not contradict the claim if its 95% interval shows the claimed sign.
+    """
+    no_difference = 1.0 if p_values["holds"] <= ALPHA else p_values["no difference"]
+    return {"no difference": no_difference, "reversed": p_values["reversed"]}

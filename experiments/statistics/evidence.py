@@ -7,7 +7,8 @@ looked at once, after a number of seeds that was written down before the first o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from experiments.failures.missing_extra import check_installed
@@ -15,6 +16,7 @@ from experiments.failures.missing_extra import check_installed
 ALPHA = 0.05  # allowed probability of a wrong verdict
 PRIOR_VARIANCE = 4.0  # g: variance of the effect in units of the standard deviation, under the alternative
 MOST_SEEDS = 1000
+ROUNDING = 1e-9  # relative; differences of equal shares, such as 100/277, differ by less, which is no spread
 
 Interval = tuple[float, float]
 
@@ -118,16 +120,15 @@ class Waiting:
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     """The mean and the sample standard deviation of one value or more.
 
-    The deviation is 0 for a single value, and for equal ones.
+    The deviation is 0 for a single value, and for values that differ by no more than ROUNDING of the largest.
     """
     count = len(values)
-    if values.count(values[0]) == count:
-        # their mean may differ from them in its last digit, which would count as a spread
+    if max(values) - min(values) <= ROUNDING * max(map(abs, values)):
         return values[0], 0.0
     mean = math.fsum(values) / count
     # much faster than numpy for a few values
     squares = math.fsum((value - mean) ** 2 for value in values)
-    return mean, math.sqrt(squares / (count - 1)) if count > 1 else 0.0
+    return mean, math.sqrt(squares / (count - 1))
 
 
 def interval(evidence: Evidence, values: Sequence[float]) -> Interval | None:
@@ -143,6 +144,14 @@ def finite_half_width(evidence: Evidence, count: int, deviation: float) -> float
     """Half the width of the interval of the mean; None if it is infinite."""
     half = evidence.half_width(count, deviation)
     return half if math.isfinite(half) else None
+
+
+def fewest_seeds(first: int, is_enough: Callable[[int], bool]) -> int | None:
+    """The smallest number of seeds from `first` to MOST_SEEDS that is enough, as is every larger one; None if none
+    is.
+    """
+    counts = range(first, MOST_SEEDS + 1)
+    return next(iter(counts[bisect_left(counts, True, key=is_enough) :]), None)
 
 
 def standard_error(values: Sequence[float]) -> float | None:

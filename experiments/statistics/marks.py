@@ -13,16 +13,20 @@ from experiments.statistics.comparison import ClaimOutcome, Compared, Mark, Mark
 PLATEAU = 0.5  # nats that a run has to end below the loss of a unigram model
 
 
-def why_stuck(results: Sequence[Mapping[str, Any]], diverged: int, count: int) -> dict[MarkKind, str]:
-    """Why a row may not decide a claim: how many of its runs diverged, and how many ended at the plateau, if any did.
+def why_stuck(results: Sequence[Mapping[str, Any]], diverged: int, count: int, *, by_loss: bool) -> dict[MarkKind, str]:
+    """Why a row may not decide a claim: how many of its runs diverged, ended at the plateau, and may still have been
+    learning, if any did.
 
-    results: those of the runs that ended with a loss. count: the number of all runs.
+    results: those of the runs that ended with a loss. count: the number of all runs. by_loss: whether the claim is
+    about the loss of language models, whose late gain has to be known.
     """
     reasons: dict[MarkKind, str] = {}
     if diverged:
         reasons["diverged"] = f"diverged with {_seeds(diverged, count)}"
     if low := _at_plateau(results):
         reasons["plateau"] = low
+    if by_loss and (unknown := _unknown_gain(results)):
+        reasons["unknown gain"] = unknown
     return reasons
 
 
@@ -30,13 +34,6 @@ def mean_late_gain(results: Sequence[Mapping[str, Any]]) -> float | None:
     """The mean over the runs of `late_gain`, in nats; None if no run records it."""
     gains = [gain for result in results if (gain := result["late_gain"]) is not None]
     return math.fsum(gains) / len(gains) if gains else None
-
-
-def unknown_gain(results: Sequence[Mapping[str, Any]]) -> str:
-    """Says how many of the runs had no loss before the last tenth of their steps; empty if all had one."""
-    gains = [result["late_gain"] for result in results]
-    count = sum(gain is None or math.isnan(gain) for gain in gains)
-    return f"was not evaluated before the last tenth of its steps with {_seeds(count, len(results))}" if count else ""
 
 
 def stuck_marks(rows: Sequence[str], stuck: Mapping[str, Mapping[MarkKind, str]]) -> list[Mark]:
@@ -96,6 +93,13 @@ def _at_plateau(results: Sequence[Mapping[str, Any]]) -> str:
     gaps = [gap for result in results if (gap := _gap(result)) is not None]
     low = sum(gap < PLATEAU for gap in gaps)
     return f"ended less than {PLATEAU:g} nats below unigram_loss with {_seeds(low, len(gaps))}" if low else ""
+
+
+def _unknown_gain(results: Sequence[Mapping[str, Any]]) -> str:
+    """Says how many of the runs had no loss before the last tenth of their steps; empty if all had one."""
+    gains = [result["late_gain"] for result in results]
+    count = sum(gain is None or math.isnan(gain) for gain in gains)
+    return f"was not evaluated before the last tenth of its steps with {_seeds(count, len(results))}" if count else ""
 
 
 def _free_direction(compared: Compared, outcome: ClaimOutcome) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -109,6 +109,11 @@ class Report:
         """A number of a row under a scheme of positions, or if it is unknown there, under another one."""
         own_first = [*under(scheme, self.lines), *self.lines]
         return first_known(line.get(key) for line in own_first if line["row"] == row)
+
+    def mean_score(self, row: str, scheme: str, seeds: Collection[int]) -> float | None:
+        """The mean score of a row over those of these seeds that have one."""
+        scores = self._scores[configuration_key(row, scheme)]
+        return mean_of_known(scores.get(seed) for seed in seeds)
 
     def timed_scheme(self, scheme: str) -> str:
         """The scheme of positions whose step times count for one. If the bench timed only another, as it did for older

@@ -12,7 +12,7 @@ from experiments.failures.wording import did_you_mean
 from experiments.record.dotted import leaves, value_at
 from experiments.record.result import Fields
 from experiments.statistics.comparison import MarkKind
-from experiments.statistics.marks import unknown_gain, why_stuck
+from experiments.statistics.marks import why_stuck
 from experiments.tables.conditions import CellOutcomes, Conditions, distinct, facts_of_cells, notes_of_cells
 from experiments.tables.definition.published import Published, PublishedNumber
 from experiments.tables.definition.request import Configuration, Request, configuration_key
@@ -141,11 +141,9 @@ def _stuck(outcomes: Sequence[CellOutcome], budget: Budget) -> dict[MarkKind, st
     A row is stuck if a cell diverged or ended at the plateau, or if it is not known what the last tenth of its training
     gained. Rows of computed cells have no loss of a unigram model, and no mark.
     """
-    results = _results(outcomes)
-    reasons = why_stuck(results, sum(outcome.state == "diverged" for outcome in outcomes), len(outcomes))
-    if budget.score == "validation_loss" and (why := unknown_gain(results)):
-        reasons["unknown gain"] = why
-    return reasons
+    diverged = sum(outcome.state == "diverged" for outcome in outcomes)
+    by_loss = budget.score == "validation_loss"
+    return why_stuck(_results(outcomes), diverged, len(outcomes), by_loss=by_loss)
 
 
 def _printed(rows: Mapping[str, TableRow], published: Published | None) -> dict[str, dict[str, PublishedNumber]]:

@@ -54,8 +54,8 @@ def until_resolved(
     request: Request, source: Source, reported: Callable[[Outcomes], Report],
     hours: float, workers: Workers, console: Console,
 ) -> Report:  # fmt: skip
-    """Make cells until every claim is decided, no claim can be decided with MOST_SEEDS, or the hours are used. Returns
-    the last report.
+    """Make cells until every claim is decided that seeds alone may decide, the rows of the others have MOST_SEEDS, or
+    the hours are used. Returns the last report.
 
     Raises Interrupted; the same command continues from there.
     """
@@ -103,9 +103,9 @@ def next_step(
     candidates = [candidate for candidate in _open(request, report) if not failing & set(candidate.rows)]
     for chosen in sorted(candidates, key=lambda candidate: candidate.cost(seconds)):
         if cells := _next_seed(to_make, chosen.rows):
-            needed = f"{chosen.seeds} seeds" if chosen.seeds else f"over {MOST_SEEDS:,} seeds"
+            needed = f"about {chosen.seeds}" if chosen.seeds else f"over {MOST_SEEDS:,}"
             have = len(chosen.comparison.values)
-            why = f"{chosen.claim}: {chosen.comparison.sentence} has {have} of about {needed}"
+            why = f"{chosen.claim}: {chosen.comparison.sentence} has {have} of {needed} seeds"
             left = rough_duration(chosen.cost(seconds)) if chosen.seeds else "too long"
             return NextCells(cells, f"{why}, {left} of one core; seed {cells[0].seed} next")
     return None

@@ -28,7 +28,6 @@ from experiments.statistics.comparison import (
     claim_p_value,
     claim_seeds,
     claim_word,
-    half_width,
 )
 from experiments.statistics.evidence import MOST_SEEDS, Anytime, Evidence, Waiting
 from experiments.statistics.holm import holm_levels, next_level
@@ -310,7 +309,7 @@ def _what_would_resolve(claim: Claim, judged: Judged, outlook: Outlook, where: s
     if any(isinstance(each.evidence, Waiting) for each in undecided):
         return "its plan is not complete"
     is_or_are = f"{plural('comparison', len(undecided))} {'is' if len(undecided) == 1 else 'are'}"
-    named = f"the undecided {is_or_are} {joined([_undecided(comparison, unit) for comparison in undecided])}"
+    named = f"the undecided {is_or_are} {joined([_undecided(each, judged, unit) for each in undecided])}"
     if outlook.marks:
         return f"{named}; more {unit}s would not decide the claim if {SAME}: {reasons(outlook.marks)}"
     if outlook.lacks_rows:
@@ -324,9 +323,12 @@ def _what_would_resolve(claim: Claim, judged: Judged, outlook: Outlook, where: s
     return f"{named}; about {more} {plural(unit, more)} more than these {fewest} {decide_it} if {SAME}"
 
 
-def _undecided(comparison: Compared, unit: str) -> str:
-    """A comparison with half the width of its 95% interval."""
-    half, alone = half_width(comparison), comparison.word()
-    width = f"+-{half:.2g}" if math.isfinite(half) else f"too few {unit}s for an interval"
-    corrected = "" if alone == "not resolved" else f", {alone} only without Holm's correction"
-    return f"{comparison.formula} ({width}{corrected})"
+def _undecided(comparison: Compared, judged: Judged, unit: str) -> str:
+    """A comparison with half the width of its 95% interval, and the correction without which it would decide."""
+    half, alone, count = comparison.half_width, comparison.word(), len(judged.comparisons)
+    width = f"too few {unit}s for an interval" if half is None else f"+-{half:.2g}"
+    if alone == "not resolved":
+        return f"{comparison.formula} ({width})"
+    if comparison.word(judged.level) == alone:
+        return f"{comparison.formula} ({width}, {alone} by itself, but not as one of {count} comparisons)"
+    return f"{comparison.formula} ({width}, {alone} only without Holm's correction)"

@@ -77,7 +77,7 @@ def test_a_plan_is_not_made_where_the_library_that_decides_it_is_missing(attn, t
     ("of", "part", "said"),
     [
         ("score", "h8 > h16 > h32 by hh", "the row h8 has no size hh .did you mean h.*; it has h_k, h, h_v, d_k, "),
-        ("score", "h8 > h16 > h32 by layers", "the sides do not differ in layers"),
+        ("score", "h8 > h16 > h32 by layers", "the first and the last side do not differ in layers"),
         ("parameters", "h16 - h8 = layer * h", "there is no size 'layer'"),
     ],
 )

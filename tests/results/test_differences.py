@@ -23,7 +23,7 @@ def made(losses: dict[str, dict[int, float]], talking: Collection[str] = (), **m
         for seed, loss in by_seed.items():
             configuration.runs.append(len(results))
             configuration.finished[seed] = len(results)
-            ended = {"status": "done", "validation_loss": loss, "unigram_loss": 9.0, "seed": seed}
+            ended = {"status": "done", "validation_loss": loss, "unigram_loss": 9.0, "late_gain": 0.0, "seed": seed}
             config = {"variant": {"name": "talking_heads" if name in talking else "multi_head"}}
             results.append(UNKNOWN | ended | {"config": config} | more)
         configurations[number] = configuration
@@ -95,6 +95,9 @@ def test_what_has_not_begun_to_learn_or_still_learns_or_diverged_is_not_tested()
     assert plateau["word"] == "not tested" and "low ended less than 0.5 nats below unigram_loss" in plateau["why"]
     learning = differences(0, measured(*made(losses, late_gain=0.2)))[1]
     assert learning["word"] == "not tested" and "in the last tenth of the training" in learning["why"]
+    unknown = differences(0, measured(*made(losses, late_gain=None)))[1]
+    assert unknown["word"] == "not tested"
+    assert "low was not evaluated before the last tenth of its steps with 6 of 6 seeds" in unknown["why"]
     configurations, results = made(losses)
     configurations[1].runs.append(len(results))
     results.append({"status": "nan", "validation_loss": None, "seed": 6})

@@ -50,8 +50,8 @@ def test_a_claim_holds_if_all_its_comparisons_hold_however_small_one_is():
     assert p_values["no difference"] < 0.01 < 0.025 < p_values["holds"] < 0.05
     assert small.shown() == ["holds", "no difference"] and clear.shown() == ["holds"]
     assert claim_word([small, clear], 0.05) == "holds"
-    # where Holm's correction leaves less, the sign is not shown
-    assert claim_word([small, clear], 0.025) == "no difference"
+    # where Holm's correction leaves less, the sign does not decide, but it still contradicts "no difference"
+    assert claim_word([small, clear], 0.025) == claim_word([small], 0.025) == "not resolved"
 
 
 def test_a_small_difference_that_holds_leaves_a_claim_to_its_other_comparisons():
@@ -62,14 +62,23 @@ def test_a_small_difference_that_holds_leaves_a_claim_to_its_other_comparisons()
     assert claim_seeds([small, unclear], 0.05) == unclear.seeds_needed(0.05) > len(NOISE)
 
 
-def test_a_small_difference_decides_its_claim_until_it_shows_its_sign_and_then_another_comparison_may():
-    small, wrong = compared(-0.02, scale=0.3), compared(0.2, scale=2.0)
-    same, signed = (small.p_values()[word] for word in ("no difference", "holds"))
-    to_reverse = wrong.p_values()["reversed"]
-    assert same < to_reverse < signed < ALPHA / 2
-    assert claim_p_value([small]) == same, "the same, and then a sign"
-    assert claim_p_value([small, wrong]) == pytest.approx(2 * same), "the same, and then reversed"
-    assert claim_p_value([small, compared(-0.1, scale=4.0)]) > ALPHA, "the same, and then nothing"
+def test_a_small_difference_contradicts_its_claim_only_before_its_sign_is_shown():
+    small, signed = (replace(compared(mean, scale=0.3), evidence=Planned()) for mean in (-0.006, -0.012))
+    assert max(each.p_values()["no difference"] for each in (small, signed)) < 1e-3
+    assert small.word() == "no difference" and signed.word() == "holds"
+    unclear, wrong = compared(-0.1, scale=4.0), compared(0.3)
+    assert claim_word([small], 0.05) == claim_word([small, unclear], 0.05) == "no difference"
+    assert claim_p_value([small, unclear]) == pytest.approx(2 * small.p_values()["no difference"])
+    assert claim_word([signed], 0.05) == "holds" and claim_word([signed, unclear], 0.05) == "not resolved"
+    assert claim_p_value([signed]) == signed.p_values()["holds"] > 10 * signed.p_values()["no difference"]
+    assert claim_word([small, wrong], 0.05) == claim_word([signed, wrong], 0.05) == "reversed", "the worst of them"
+
+
+def test_a_small_difference_of_the_wrong_sign_is_none():
+    """It is not reversed, although its interval excludes 0, because the interval lies within the margin."""
+    small = compared(0.03, scale=0.1)
+    assert max(small.p_values()[word] for word in ("reversed", "no difference")) < 1e-4
+    assert claim_word([small], 0.05) == "no difference"
 
 
 def test_a_marked_comparison_neither_holds_nor_contradicts_and_another_may_contradict_the_claim():
@@ -95,6 +104,14 @@ def test_the_seeds_of_a_claim_are_the_fewest_also_where_more_would_leave_it_open
     deviation = mean_and_deviation(NOISE)[1]
     pair = [replace(compared(-0.004, scale=each / deviation), margin=0.01) for each in (0.006, 0.02)]
     assert claim_seeds(pair, 0.05) == 17 and pair[1].seeds_needed(0.05) > 100
+
+
+def test_the_seeds_of_a_claim_count_those_that_a_comparison_already_has():
+    """The longer one has enough seeds, so the claim waits for the shorter one alone."""
+    short, long = (compared(-0.2, scale=scale) for scale in (6.0, 10.0))
+    long = replace(long, differences=dict(enumerate(long.values * 5)))
+    assert long.word() == "holds" and long.p_values_with(short.seeds_needed())["holds"] > 0.05
+    assert claim_seeds([short, long], 0.05) == short.seeds_needed()
 
 
 def test_what_needs_more_than_a_thousand_seeds_is_not_foreseen():

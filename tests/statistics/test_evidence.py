@@ -117,6 +117,14 @@ def test_the_rounding_of_a_mean_is_no_spread(count):
     assert interval(Planned(), [0.1] * count) is None
 
 
+def test_the_rounding_of_equal_differences_is_no_spread():
+    """One example more of 277 is a share of 1/277, whatever it is added to."""
+    shares = [100 * right / 277 - 100 * (right - 1) / 277 for right in range(1, 278)]
+    assert len({*shares}) > 1 and mean_and_deviation(shares)[1] == 0.0
+    assert interval(Planned(), shares[:2]) is None
+    assert mean_and_deviation([4.2, 4.2001])[1] > 0.0
+
+
 def test_a_plan_that_is_not_complete_says_nothing():
     assert Waiting().p_value(50, 9.0, 0.1, 0.0) == 1.0
     assert interval(Waiting(), [9.0, 9.1, 9.2]) is None

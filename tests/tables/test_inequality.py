@@ -78,7 +78,14 @@ def test_what_is_no_inequality_is_refused(sentence):
 
 @pytest.mark.parametrize(
     ("sentence", "beaten"),
-    [("a > b", "b"), ("a >~ b", "b"), ("a ~ b", "ab"), ("a - b > c - d", "bc"), ("a > b > c by h", "c")],
+    [
+        ("a > b", "b"),
+        ("a >~ b", "b"),
+        ("a ~ b", "ab"),
+        ("a - b > c - d", "bc"),
+        ("a > b > c by h", "c"),
+        ("a - p > b - q > c - r by h", "cp"),
+    ],
 )
 def test_the_rows_whose_improvement_speaks_against_a_part(sentence, beaten):
     (part,) = parse(sentence)

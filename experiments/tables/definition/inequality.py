@@ -103,8 +103,11 @@ class Trend:
 
     @property
     def beaten(self) -> list[str]:
-        """The rows of its worse end, which must not get better if it is to hold."""
-        return [row for row, factor in side(self.sides[-1]).items() if factor > 0]
+        """The rows of its ends that must not get better if it is to hold; of those between, it depends on the sizes."""
+        first, last = side(self.sides[0]), side(self.sides[-1])
+        return [
+            *(row for row, factor in first.items() if factor < 0), *(row for row, factor in last.items() if factor > 0)
+        ]  # fmt: skip
 
     @property
     def steps(self) -> tuple[Inequality, ...]:
@@ -116,7 +119,7 @@ class Trend:
 
         Least squares over x = log2 of the size: the slope is sum (x_i - mean x) y_i / sum (x_i - mean x)^2. The rows of
         a side may differ in the size if they do so in the same proportion in every side, which then counts with the
-        smallest. Raises Mistake if they differ otherwise, and if the sides do not differ.
+        smallest. Raises Mistake if they differ otherwise, and if the first and the last side do not differ.
         """
         of_sides = [self._logarithms(each, sizes) for each in self.sides]
         places = [min(of_side) for of_side in of_sides]
@@ -125,8 +128,8 @@ class Trend:
             raise Mistake(f"{self}: the rows of a side differ in {self.size}, not in the same proportion in every side")
         mean = sum(places) / len(places)
         squares = sum((place - mean) ** 2 for place in places)
-        if squares == 0:
-            raise Mistake(f"{self}: the sides do not differ in {self.size}")
+        if places[0] == places[-1]:
+            raise Mistake(f"{self}: the first and the last side do not differ in {self.size}")
         factors: dict[str, float] = {}
         for each, place in zip(self.sides, places, strict=True):
             weight = (place - mean) / squares * (places[0] - places[-1])

@@ -62,12 +62,14 @@ def _more_seeds(outlook: Outlook, scheme: str, report: Report) -> str:
 
 def _more_rounds(outlook: Outlook, report: Report) -> str:
     have, more = outlook.have, outlook.more
+    every = "each of which times a step of every row"
+    if have < FIRST_SEEDS:
+        return f"at least {FIRST_SEEDS} rounds on a quiet machine (--rounds {FIRST_SEEDS}), {every}"
     if more is None:
-        return f"over {MOST_SEEDS:,} rounds on a quiet machine, each of which times a step of every row"
+        return f"over {MOST_SEEDS:,} rounds on a quiet machine, {every}"
     seconds = sum(filter(None, (line["step_seconds"] for line in report.lines)))
     time = f", at least {rough_duration(more * seconds)} on this table's machine" if seconds else ""
-    rounds = f"about {more:,} more {plural('round', more)} on a quiet machine (--rounds {have + more})"
-    return f"{rounds}{time}, each of which times a step of every row"
+    return f"about {more:,} more {plural('round', more)} on a quiet machine (--rounds {have + more}){time}, {every}"
 
 
 def _better_trainings(marks: Sequence[Mark], scheme: str, report: Report) -> Iterator[str]:

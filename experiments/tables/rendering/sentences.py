@@ -299,17 +299,18 @@ def more_time(comparison: Compared, report: Report, scheme: str) -> float | None
 
 
 def _ends(comparison: Compared, report: Report, scheme: str) -> tuple[str, str] | None:
-    """The two rows of a comparison, or the first and the last of a trend; that with the worse mean score comes first.
+    """The two rows of a comparison, or the first and the last of a trend; that with the worse mean score over the
+    seeds of its pairs comes first.
 
     None for other comparisons.
     """
     if isinstance(comparison, Exact) or len(comparison.rows) != max(2, len(comparison.steps) + 1):
         return None
-    scores = {row: report.known(row, scheme, report.score) for row in (comparison.rows[0], comparison.rows[-1])}
-    if None in scores.values():
+    ends = comparison.rows[0], comparison.rows[-1]
+    first, last = (report.mean_score(row, scheme, comparison.differences) for row in ends)
+    if first is None or last is None:
         return None
-    worse, better = sorted(scores, key=lambda row: comparison.sense * scores[row])
-    return worse, better
+    return ends if comparison.sense * (first - last) < 0 else ends[::-1]
 
 
 def is_small(comparison: Compared) -> bool:

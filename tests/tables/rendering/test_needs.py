@@ -51,10 +51,13 @@ def test_a_ratio_of_step_times_needs_more_rounds_and_an_option_asks_for_them():
     found = made(table=table.model_copy(update={"claims": {"time": time}}), step_times=StepTimes(seconds, "", 0.0))
     (finding,) = found.verdicts[0].findings.values()
     more = finding.outlook.more
+    every = "each of which times a step of every row"
     assert more and needed(found) == [
         f"about {more} more rounds on a quiet machine (--rounds {8 + more}), at least "
-        f"{rough_duration(more * (0.11 + 0.122))} on this table's machine, each of which times a step of every row"
+        f"{rough_duration(more * (0.11 + 0.122))} on this table's machine, {every}"
     ]
+    untimed = made(table=table.model_copy(update={"claims": {"time": time}}), step_times=NOT_MEASURED)
+    assert needed(untimed) == [f"at least 4 rounds on a quiet machine (--rounds 4), {every}"]
 
 
 def test_few_runs_take_a_gpu_as_long_as_one_of_them():

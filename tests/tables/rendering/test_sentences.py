@@ -16,9 +16,10 @@ from experiments.tables.rendering.sentences import (
     headline,
     shown_or_claimed,
 )
+from experiments.tables.sources.source import CellOutcome
 from experiments.tables.step_times import NOT_MEASURED
 from tests.fixtures.tables import NAME
-from tests.tables.known import LOSSES, STEP_TIMES, done, made, table_under
+from tests.tables.known import LOSSES, STEP_TIMES, UNEVEN, done, made, table_under
 
 pytestmark = pytest.mark.usefixtures("heads_table")
 
@@ -134,6 +135,20 @@ def test_the_ends_of_a_trend_are_said_to_cost_more():
     assert said.endswith(": holds; h8 has 2.00 times the parameters of h32")
     assert [row["more_parameters"] for row in claim_rows(found)] == [2.0]
     assert "For a trend, it is the first end of the fitted line minus the last." in closing_sentence(found)
+
+
+def test_the_better_row_is_that_of_the_pairs():
+    """The mean over all its seeds is lower for h16, but over the seeds that both rows have, h8 is better."""
+    missing = {(row, seed): CellOutcome("missing") for row in LOSSES for seed in range(6)}
+    changes = {
+        (row, seed): done(loss, parameters={"total": {"h8": 30}.get(row, 20)})
+        for row, losses in UNEVEN.items()
+        for seed, loss in enumerate(losses)
+    }
+    found = made(missing | changes, step_times=NOT_MEASURED)
+    first, _ = found.verdicts[0].findings[""].comparisons
+    assert found.known("h16", "", found.score) < found.known("h8", "", found.score)
+    assert comparison_line(first, found, "", "seed").endswith("; h8 has 1.50 times the parameters of h16")
 
 
 def test_a_comparison_that_is_not_tested_says_why_if_its_claim_is_decided():
