@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import dataclasses
 
-import torch
 from torch import Tensor
 
 from attention import multi_head
 from attention.layers.attention_layer import AttendOptions
 from attention.layers.cost import Cost
+from attention.layers.window import near
 
 
 class Attention(multi_head.Attention):
@@ -57,10 +57,8 @@ class Attention(multi_head.Attention):
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
     ) -> Tensor:
         """The outputs of the heads, [B, N, H, V]; the window becomes a part of the mask."""
-        if memory is x and self.window < x.shape[1] - 1:
-            place = torch.arange(x.shape[1], device=x.device)
-            near = ((place[:, None] - place).abs() <= self.window)[None, None]
-            options = options._replace(mask=near if options.mask is None else near & options.mask)
+        if memory is x:
+            options = options._replace(mask=near(self.window, x, options.mask))
         return super().attend(x, memory, query, key, value, options)
 
     def cost(self, queries: int, memory: int) -> Cost:

@@ -17,7 +17,10 @@ from experiments.settings.objective import ARCHITECTURES
 
 
 def construct(architecture: str, model: Model, variant: dict[str, Any], vocabulary_size: int) -> Transformer:
-    """Construct the model of experiments/model/architectures/ARCHITECTURE.py, without starting values."""
+    """Construct the model of experiments/model/architectures/ARCHITECTURE.py, without starting values.
+
+    variant: the content of a YAML file of conf/variant: `name`, a module of `attention`, and its arguments.
+    """
     module = import_module(f"{ARCHITECTURES}.{architecture}")
     transformer: Transformer = module.Architecture(model, variant, vocabulary_size)
     return transformer
@@ -34,7 +37,12 @@ def build(architecture: str, model: Model, variant: dict[str, Any], vocabulary_s
             if not attention.scaled:
                 attention.fold_scale()
     if model.norm == "deep":
-        scale([linear for layer in transformer.layers for linear in layer.branch_maps()], deep_gains(model.layers).beta)
+        beta = deep_gains(model.layers).beta
+        branches = (branch for layer in transformer.layers for branch in layer.branches())
+        # once, even if layers share them
+        gains = {linear: beta ** (2 / len(branch)) for branch in branches for linear in branch}
+        for linear, gain in gains.items():
+            scale([linear], gain)
     if model.branches_scaled:
         # Radford et al. 2019, 2.3
         for layers in transformer.stacks:
@@ -65,7 +73,8 @@ def rescale_narrow_embedding(transformer: Transformer, model: Model) -> None:
     # those of the model itself start its other streams
     inputs = (*embedding.children(), *transformer.children())
     scale((each for each in inputs if isinstance(each, nn.Embedding)), gain)
-    # a norm has undone the gain, and with sinusoids it makes up for the factor sqrt(E)
+    # a norm has undone the gain, and with sinusoids it makes up for the factor sqrt(E); where scaled outputs leave no
+    # gain, narrow embeddings start smaller beside sinusoids
     undone = model.embedding_norm or model.position == "sinusoidal"
     keep_scale(embedding.get_submodule("projection"), model, 1.0 if undone else 1 / gain)
     # BERT's transform, which is no linear map, ends with a norm

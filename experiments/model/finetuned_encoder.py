@@ -19,7 +19,7 @@ class FinetunedEncoder(Transformer):
     """The pretrained layers `body` without their head, and a new head. outputs: number of labels; None for a span."""
 
     def __init__(self, body: encoder.Architecture, model: Model, outputs: int | None) -> None:
-        nn.Module.__init__(self)
+        super().__init__()
         body.remove_output_head()
         self.body = body
         self.head: SpanHead | LabelHead = SpanHead(model) if outputs is None else LabelHead(model, outputs)

@@ -8,19 +8,12 @@ from typing import Any, ClassVar
 from torch import nn
 
 from experiments.model.layers.encoder import EncoderLayer
-from experiments.settings.model import Model
 
 
 class Transformer(nn.Module):
-    """A model whose forward takes the inputs of a batch as keywords, and `positions`, and returns logits [P, V].
-
-    variant: the content of a YAML file of conf/variant: `name`, a module of `attention`, and its arguments.
-    """
+    """A model whose forward takes the inputs of a batch as keywords, and `positions`, and returns logits [P, V]."""
 
     causal: ClassVar[bool] = False  # whether a position attends only to itself and those before it, on the only side
-
-    def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
-        super().__init__()
 
     @property
     def layers(self) -> Sequence[EncoderLayer]:

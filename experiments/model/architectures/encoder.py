@@ -22,7 +22,7 @@ class Architecture(Transformer):
     """An encoder with the head for masked tokens, whose settings choose its norms and positions."""
 
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
-        super().__init__(model, variant, vocabulary_size)
+        super().__init__()
         attentions = [build_attention(variant) for _ in range(model.layers)]
         self.embedding = Embedding(model, vocabulary_size)
         self.rotary = rotation(model)

@@ -32,7 +32,7 @@ class Architecture(Transformer):
     """
 
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
-        super().__init__(model, variant, vocabulary_size)
+        super().__init__()
         if model.token_types:
             raise Mistake(f"model.token_types={model.token_types}: an encoder-decoder has none; set 0")
         if model.sharing != "none" or model.embedding_size != model.hidden_size:

@@ -60,10 +60,13 @@ class EncoderLayer(nn.Module):
             x = x.flatten(0, 1).index_select(0, positions)
         return self.feed_forward_residual(x, self.feed_forward)
 
-    def branch_maps(self) -> Iterator[nn.Linear]:
-        """The pairs of linear maps on the residual branches: value and output, inner and outer of the feed-forward."""
-        yield from (each for name, each in self.attention.named_children() if name in ("value", "output"))
-        yield from (self.feed_forward.inner, self.feed_forward.outer)
+    def branches(self) -> Iterator[list[nn.Linear]]:
+        """The linear maps on each residual branch: value and output, inner and outer of the feed-forward.
+
+        A mechanism whose values are the memory itself has no map of values.
+        """
+        yield [each for name, each in self.attention.named_children() if name in ("value", "output")]
+        yield [self.feed_forward.inner, self.feed_forward.outer]
 
     def last_maps(self) -> Iterator[nn.Linear]:
         """The last linear map of each residual branch."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from attention.layers.window import near
 from experiments.failures.failure import Mistake
 from experiments.model.layers.position import rotation
 from experiments.settings.model import Model
@@ -25,13 +25,7 @@ class Local:
         """The keywords of the attention of layer `number`. context: those of a layer that attends to all."""
         if self.window is None or number % self.every == 0:
             return context
-        context = {**context, "rotary": self.rotary}
-        if self.window < x_BND.size(1) - 1:
-            place_N = torch.arange(x_BND.size(1), device=x_BND.device)
-            near = ((place_N[:, None] - place_N).abs() <= self.window)[None, None]
-            mask = context.get("mask")
-            context["mask"] = near if mask is None else near & mask
-        return context
+        return {**context, "rotary": self.rotary, "mask": near(self.window, x_BND, context.get("mask"))}
 
 
 def refuse_local(model: Model, architecture: str) -> None:

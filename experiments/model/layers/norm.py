@@ -68,14 +68,15 @@ class DeepGains(NamedTuple):
     """The two constants of DeepNorm."""
 
     alpha: float  # factor of the residual connection
-    beta: float  # factor of the starting values of the value, output and feed-forward maps
+    beta: float  # factor of the starting values of the value, output and feed-forward maps, two to a branch
 
 
 def deep_gains(layers: int) -> DeepGains:
     """DeepNorm's constants for an encoder or a decoder of N layers: alpha = (2N)^(1/4), beta = (8N)^(-1/4).
 
     At every depth, 2N sub-layers with maps of gain beta then change the output by N (beta^2 + beta^2) / alpha^2 = 1/2.
-    beta^2 is of two maps in turn, so the gate of a feed-forward keeps its start.
+    beta^2 is of two maps in turn, so the gate of a feed-forward keeps its start, and a branch of one map has it in that
+    one.
     The authors' code has the same constants (microsoft/torchscale, torchscale/architecture/encoder.py).
     """
     return DeepGains((2 * layers) ** 0.25, (8 * layers) ** -0.25)

@@ -70,6 +70,13 @@ def test_deep_starts_from_post_with_value_output_and_feed_forward_scaled(bert_of
         assert_close(deep[name], deep_gains(2).beta * post[name])
 
 
+def test_deep_starts_a_branch_of_one_map_as_small_as_one_of_two(bert_of):
+    """The values of general bilinear attention are the memory itself."""
+    post, deep = (bert_of("general_bilinear", norm=norm).state_dict() for norm in ("post", "deep"))
+    name = "encoder.layers.1.attention.output.weight"
+    assert_close(deep[name], deep_gains(2).beta ** 2 * post[name])
+
+
 def test_deep_scales_what_layers_share_once(bert_of):
     shared, alone = bert_of(norm="deep", sharing="all").state_dict(), bert_of(norm="deep").state_dict()
     for name in ("attention.value", "feed_forward.outer"):

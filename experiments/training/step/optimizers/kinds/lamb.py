@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import nn
 from torch.optim import Optimizer
@@ -29,6 +31,9 @@ def build(model: nn.Module, config: Lamb, precision: str) -> list[Optimizer]:
         # otherwise the library divides the learning rate by 1 - beta1^t after the trust ratio
         adam_debias=True,
     )
+    # the library takes norms of more than 10 as 10, which the paper's authors don't do in their code of ALBERT
+    # (google-research/albert, lamb_optimizer.py); larger matrices, such as those of wider keys, would train more slowly
+    optimizer.clamp = math.inf
     for group in optimizer.param_groups:
         # a tensor, because a checkpoint is restored in place; the library starts with an integer
         group["step"] = torch.zeros(())
