@@ -21,18 +21,22 @@ from attention import multi_head
 
 
 class Attention(multi_head.Attention):
+    prunable = {prunable}
+
     def __init__(self, hidden_size: int, heads: int, dropout: float = 0.0, backend: str = "auto") -> None:
         super().__init__(hidden_size, heads, dropout=dropout, backend=backend)
         self.gate = nn.Linear(hidden_size, heads * 4)
+        {own}
 
     def combine(self, heads):
         return super().combine({combined})
 
     def cost(self, queries, memory):
-        from attention.layers.cost import linear
+        from attention.layers.cost import Cost, linear
         return super().cost(queries, memory){cost}
 
     def attend(self, x, memory, query, key, value, options):
+        {first}
         gate = {gate}
         return super().attend(x, memory, query, key, value, {options}) * gate.unflatten(-1, (-1, 4))
 """
@@ -43,7 +47,17 @@ heads: ${heads}
 dropout: ${model.attention_dropout}
 backend: ${backend}
 """
-SOUND = {"combined": "heads", "cost": " + linear(queries, self.gate)", "gate": "self.gate(x)", "options": "options"}
+SOUND = {
+    "prunable": "False",
+    "own": "",
+    "combined": "heads",
+    "cost": " + linear(queries, self.gate)",
+    "first": "",
+    "gate": "self.gate(x)",
+    "options": "options",
+}
+# what a parameter of the layer's own adds, without the method that draws its starting values
+FACTOR = {"gate": "self.gate(x) * self.factor", "cost": " + linear(queries, self.gate) + Cost(parameters=1)"}
 
 
 def check(folder: Path, **changes: str) -> None:
@@ -71,6 +85,29 @@ def test_a_sound_variant_passes(tmp_path, unplugged):
         ({"gate": "self.gate(x.mean(1, keepdim=True))"}, "causal: a position sees later ones"),
         ({"gate": "torch.ones_like(self.gate(x))"}, "gate.weight: is a parameter that has no part in the output"),
         ({"cost": ""}, "cost: gives 624 parameters; the layer has 780"),
+        ({"cost": " + Cost(156)"}, "cost: gives 4,320 multiplications for 6 positions; the layer makes at least 5,184"),
+        (
+            FACTOR | {"own": "self.factor = nn.Parameter(torch.ones(1))"},
+            "Attention: owns parameters but has no reset_parameters()",
+        ),
+        (
+            FACTOR | {"own": "self.factor = nn.Parameter(torch.ones(1)); self.reset_parameters = lambda: None"},
+            "factor: gets no starting value from reset_parameters()",
+        ),
+        ({"first": "x.mul_(2)"}, "x: is changed in place"),
+        ({"gate": "self.gate(x) + torch.rand(1)"}, "output: two passes in evaluation differ"),
+        ({"first": "self.gate.bias.data += 1"}, "output: two passes in evaluation differ"),
+        ({"gate": "self.gate(x.roll(1, 0))"}, "the output of an example depends on the other examples of the batch"),
+        ({"gate": "self.gate(x) * torch.arange(6)[:, None]"}, "positional: is False"),
+        (
+            {"gate": "self.gate(x) / (1 if options.mask is None else options.mask.any(-1).all(1)[..., None])"},
+            "mask: a query that may attend to nothing gives what is not finite",
+        ),
+        (
+            {"prunable": "True\n\n    def keep_heads(self, heads):\n        raise NotImplementedError\n"},
+            "keep_heads: is missing",
+        ),
+        ({"prunable": "True"}, "keep_heads: leaves out what belongs to a head"),
         ({"combined": "torch.dropout(heads, 0.5, self.training)"}, "two passes with the same dropout_seed differ"),
         (
             {"options": "options) if self.hook is None else self.run_kernel(query, key, value, options, None"},
