@@ -104,7 +104,8 @@ def test_a_run_is_fine_tuned_with_the_folder_that_it_was_made_with(attn, loud, s
     assert f"{pretrained}: attention/loud.py is added by plugins={loud}\n" in without_a_folder(*tune)
     other = write_files(tmp_path / "other", FILES | {"attention/loudness.py": "def louder(x, gain):\n    return x\n"})
     changed = without_a_folder(*tune, f"plugins={other}")
-    assert f"{pretrained}: attention/loudness.py has changed since plugins={loud}\n" in changed
+    assert f"{pretrained}: attention/loudness.py has changed since the run, which had plugins={loud}\n" in changed
+    assert "  give the plugins=FOLDER that it was made with, unchanged\n" in changed
     done = attn(*tune, f"plugins={other}/../{loud.name}")
     assert done.returncode == 0, done.stderr
     ((name, result),) = results(tmp_path / "tuned").items()
@@ -159,7 +160,7 @@ def test_the_users_own_modules_that_an_added_file_imports_count_too(attn, loud, 
     again, evaluated = attn(*words), attn("evaluate", "loud", f"plugins={loud}")
     assert again.returncode == evaluated.returncode == 2
     assert "the code (acoustics/rooms.py)" in again.stderr
-    assert f"{name}: acoustics/rooms.py has changed since plugins={loud}\n" in evaluated.stderr
+    assert f"{name}: acoustics/rooms.py has changed since the run, which had plugins={loud}\n" in evaluated.stderr
 
 
 def test_an_architecture_is_built_counted_and_exported(unplugged, tmp_path, monkeypatch):

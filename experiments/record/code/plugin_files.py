@@ -12,7 +12,7 @@ from experiments.settings.plugins import REGISTRIES
 def check_plugins(folder: RunFolder) -> None:
     """Raises Mistake if a run computes with a file of plugins that is not in use, or that has changed."""
     if lacking := lacking_plugin(folder):
-        raise Mistake(f"{folder.name}: {lacking}", "give the plugins=FOLDER that it was made with")
+        raise Mistake(f"{folder.name}: {lacking}", "give the plugins=FOLDER that it was made with, unchanged")
 
 
 def lacking_plugin(folder: RunFolder) -> str:
@@ -29,5 +29,5 @@ def lacking_plugin(folder: RunFolder) -> str:
         if name.endswith(".py") and now.get(name) != digest and not (ROOT / name).is_file():
             where = " and ".join(map(str, facts.get("plugins") or ["FOLDER"]))
             missing = "is added by" if name.startswith(REGISTRIES) else "is imported by"
-            return f"{name} {'has changed since' if name in now else missing} plugins={where}"
+            return f"{name} {'has changed since the run, which had' if name in now else missing} plugins={where}"
     return ""
