@@ -24,7 +24,7 @@ from experiments.statistics.evidence import (
 Relation = Literal[">", ">~", "~", "="]
 ClaimOutcome = Literal["holds", "reversed", "no difference"]
 Word = Literal["holds", "reversed", "no difference", "not resolved", "depends", "not tested"]
-# why a row may not decide: it diverged, ended at the plateau, was not evaluated before the last tenth of its steps,
+# why a row may not decide: it diverged, ended at the plateau, had no evaluation before the last tenth of the steps,
 # still learned in them, or had a learning rate that was not tuned
 MarkKind = Literal["diverged", "plateau", "unknown gain", "late gain", "untuned"]
 # outcomes are tried in this order: even a small difference of the claimed sign holds

@@ -99,7 +99,7 @@ def _unknown_gain(results: Sequence[Mapping[str, Any]]) -> str:
     """Says how many of the runs had no loss before the last tenth of their steps; empty if all had one."""
     gains = [result["late_gain"] for result in results]
     count = sum(gain is None or math.isnan(gain) for gain in gains)
-    return f"was not evaluated before the last tenth of its steps with {_seeds(count, len(results))}" if count else ""
+    return f"had no evaluation before the last tenth of the steps with {_seeds(count, len(results))}" if count else ""
 
 
 def _free_direction(compared: Compared, outcome: ClaimOutcome) -> float:

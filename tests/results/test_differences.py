@@ -97,7 +97,7 @@ def test_what_has_not_begun_to_learn_or_still_learns_or_diverged_is_not_tested()
     assert learning["word"] == "not tested" and "in the last tenth of the training" in learning["why"]
     unknown = differences(0, measured(*made(losses, late_gain=None)))[1]
     assert unknown["word"] == "not tested"
-    assert "low was not evaluated before the last tenth of its steps with 6 of 6 seeds" in unknown["why"]
+    assert "low had no evaluation before the last tenth of the steps with 6 of 6 seeds" in unknown["why"]
     configurations, results = made(losses)
     configurations[1].runs.append(len(results))
     results.append({"status": "nan", "validation_loss": None, "seed": 6})

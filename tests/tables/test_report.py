@@ -164,7 +164,7 @@ def test_a_row_at_a_rate_that_was_not_tuned_may_not_lose():
 def test_a_row_that_may_still_have_learned_decides_nothing(unknown):
     (verdict,) = made({("h16", 0): done(LOSSES["h16"][0], late_gain=unknown)}).verdicts
     assert verdict.word == "not tested"
-    assert "h16 was not evaluated before the last tenth of its steps with 1 of 6 seeds" in verdict.why
+    assert "h16 had no evaluation before the last tenth of the steps with 1 of 6 seeds" in verdict.why
     # without this row, the others contradict the claim
     (verdict,) = made({("h8", 0): done(LOSSES["h8"][0], late_gain=None)}).verdicts
     assert verdict.word == "reversed"
