@@ -270,9 +270,9 @@ class RunFolder:
             raise _damaged(self.path / RESULT, error) from error
         if changed is not None:
             path = self.path / changed
+            files = "both files" if path.exists() else RESULT
             raise RunFolderError(
-                f"{path}: has changed since {RESULT} was written; restore it, or remove both files and repeat the "
-                "command that made the run"
+                f"{how_it_differs(path)}; restore it, or remove {files} and repeat the command that made the run"
             )
 
     def log(self, message: str) -> None:
@@ -320,6 +320,12 @@ def differing_file(recorded: Any, digests: Mapping[str, str]) -> str | None:
     # no number rests on predictions that a result does not list
     names = recorded.keys() | (digests.keys() - {PREDICTIONS})
     return next((name for name in sorted(names) if recorded.get(name) != digests.get(name)), None)
+
+
+def how_it_differs(path: Path) -> str:
+    """What a message says of a file whose digest is not the one in the result beside it."""
+    how = f"has changed since {RESULT} was written" if path.exists() else f"is missing, but {RESULT} rests on it"
+    return f"{path}: {how}"
 
 
 class _Dumper(yaml.SafeDumper):

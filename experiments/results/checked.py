@@ -23,6 +23,7 @@ from experiments.record.folder import (
     RESULT,
     RunFolder,
     differing_file,
+    how_it_differs,
 )
 from experiments.record.result import UNKNOWN, Fields, Result
 from experiments.results.index import Index
@@ -105,7 +106,7 @@ def _parse(folder: Path, content: bytes) -> Fields:
     except ValueError as error:
         raise ValueError(f"{folder / RESULT}: {OTHER_VERSION} ({error})") from error
     if result["status"] in FINAL and (name := differing_file(recorded, _digests_beside(folder))):
-        raise ValueError(f"{folder / name}: has changed since {RESULT} was written")
+        raise ValueError(how_it_differs(folder / name))
     return UNKNOWN | _with_config_as_text(result)
 
 

@@ -12,6 +12,7 @@ from experiments.failures.wording import did_you_mean
 
 NUMBER = re.compile(r"(\d+)")
 NO_RUNS = "attn train makes one; --runs names another folder"  # the hint where there is no run at all
+CONFIG = "config.yaml"  # not that of `record`, whose imports would slow down completion
 KEPT_HEADS = "heads.json"  # in the folder of a smaller model that `attn heads` wrote, which is no run
 
 
@@ -35,6 +36,8 @@ def find_runs(name: str, runs: Path) -> list[Path]:
     if not folders:
         known = sorted(each.name for each in folder.glob("*") if _is_run(each))
         hint = "`attn compare` lists the finished ones" if known else NO_RUNS
+        if incomplete := next((place for place in places if path.name and place.is_dir()), None):
+            raise Mistake(f"{incomplete}: is not a run, because it has no {CONFIG}", hint)
         meant = did_you_mean(path.name, _with_starts(known))
         raise Mistake(f"there is no run {name!r} {where(folder)}{meant}", hint)
     return folders
@@ -96,4 +99,4 @@ def _in_order(path: Path) -> list[str | int]:
 
 
 def _is_run(folder: Path) -> bool:
-    return (folder / "config.yaml").is_file() and not (folder / KEPT_HEADS).exists()
+    return (folder / CONFIG).is_file() and not (folder / KEPT_HEADS).exists()

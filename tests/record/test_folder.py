@@ -110,7 +110,10 @@ def test_a_file_that_changed_after_the_result_is_named(folder, settings, result)
         content = (folder.path / name).read_bytes()
         for changed in (content + b" ", None):
             (folder.path / name).unlink() if changed is None else (folder.path / name).write_bytes(changed)
-            with pytest.raises(RunFolderError, match=f"{name}: has changed since result.json was written"):
+            said = "is missing, but result.json rests on it; restore it, or remove result.json and repeat"
+            if changed is not None:
+                said = "has changed since result.json was written; restore it, or remove both files and repeat"
+            with pytest.raises(RunFolderError, match=f"{name}: {said}"):
                 RunFolder(folder.path).check_files()
             (folder.path / name).write_bytes(content)
     folder.check_files()

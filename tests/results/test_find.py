@@ -58,6 +58,10 @@ def test_a_pattern_that_no_shell_has_read_is_looked_for_in_its_own_folder(runs, 
         find_run("talkin_heads", runs)
     with pytest.raises(Mistake, match=r"did you mean talking_heads-l2-post\?"):
         find_run("talking_heads-l2-pst", runs)
+    (runs / "talking_heads-l3").mkdir()
+    for name in ("talking_heads-l3", f"{runs}/talking_heads-l3"):
+        with pytest.raises(Mistake, match=r"talking_heads-l3: is not a run, because it has no config\.yaml\n"):
+            find_run(name, runs)
     # a folder that is no run hides none
     (runs.parent / "d").mkdir(exist_ok=True)
     assert find_runs("d", runs) == [runs / "d"]
