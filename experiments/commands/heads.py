@@ -10,9 +10,9 @@ from experiments.display.progress import Display
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
 from experiments.failures.wording import joined
-from experiments.files.durable import check_writable
+from experiments.files.durable import check_writable, or_elsewhere
 from experiments.heads.options import HeadsOptions
-from experiments.record.errors import or_other_runs
+from experiments.record.errors import RunFolderError
 from experiments.record.folder import MEASURED_HEADS, RunFolder
 from experiments.results.find import find_run
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from experiments.heads.trained_run import TrainedRun
 
 
-@or_other_runs()
+@or_elsewhere("name a copy of the run that you may change", RunFolderError)
 def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
     """Write `runs/NAME/heads/`, and print the path of the page. Raises Mistake, DataError, RunFolderError."""
     if len(names) > 2:

@@ -163,7 +163,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_read(open
     (run := open_folder / "run").mkdir()
     (run / "config.yaml").touch()
     run.chmod(0o555)
-    with as_another_user(), pytest.raises(RunFolderError, match="run/heads: permission denied; set runs="):
+    with as_another_user(), pytest.raises(RunFolderError, match="run/heads: permission denied; name a copy of the run"):
         command.show_heads(["run"], open_folder, HeadsOptions())
 
 
