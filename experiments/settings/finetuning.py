@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from experiments.failures.unread import Idle
+from experiments.failures.wording import as_yaml
 from experiments.settings.group import Count, Group, Number, Positive, Size, Text, WhichCheckpoint
 from experiments.settings.run import Settings
 
@@ -130,6 +131,12 @@ class Labelled(ExampleSource):
         """The columns of the texts and of the answer."""
         return dict.fromkeys(self.texts, "task.texts") | {self.label: "task.label"}
 
+    @model_validator(mode="after")
+    def _unseen_answer(self) -> Labelled:
+        if self.label in self.texts:
+            raise ValueError(f"texts {as_yaml(self.texts)}: {self.label} is task.label, which a model must not read")
+        return self
+
 
 class Classification(Labelled):
     """Predict one of several labels for a text, or for a pair of texts."""
@@ -143,6 +150,12 @@ class Classification(Labelled):
     def outputs(self) -> int:
         """One logit for each label."""
         return len(self.labels)
+
+    @model_validator(mode="after")
+    def _different(self) -> Classification:
+        if twice := [label for label in self.labels if self.labels.count(label) > 1]:
+            raise ValueError(f"labels {as_yaml(self.labels)}: {twice[0]} is given twice; each label needs its own name")
+        return self
 
     @model_validator(mode="after")
     def _binary(self) -> Classification:

@@ -334,9 +334,11 @@ def test_a_mistake_names_the_key_the_value_and_what_is_allowed(words, said):
         ({"texts": []}, "task.texts = []: must be a list of at least 1"),
         ({"texts": ["a", "b", "c"]}, "task.texts = ['a', 'b', 'c']: must be a list of at most 2"),
         ({"texts": [""]}, "task.texts.0 = '': must be a text that is not empty"),
+        ({"texts": ["a", "label"]}, "task: texts ['a', 'label']: label is task.label, which a model must not read"),
+        ({"labels": ["a", "b", "a"]}, "task: labels ['a', 'b', 'a']: a is given twice; each label needs its own name"),
     ],
 )
-def test_a_list_of_a_wrong_length_and_an_empty_text_are_told_what_is_allowed(wrong, said):
+def test_texts_and_labels_of_a_task_that_cannot_be_used_are_told_what_is_allowed(wrong, said):
     task = yaml.safe_load((CONF / "task" / "rte.yaml").read_text())["task"]
     with pytest.raises(ValidationError) as caught:
         Classification.model_validate(task | wrong)

@@ -25,6 +25,7 @@ from experiments.tasks.finetuning.rows import identity, places
 from experiments.tasks.finetuning.windows import Window
 
 FORMAT = 1  # part of the cache's key: raise it when the same examples make other windows
+SAME_LABEL = "all examples of validation have the same label, so no score shows whether a model uses the texts"
 CHUNK = 512  # examples that are tokenized at once
 
 
@@ -59,8 +60,10 @@ def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, rep
         return np.memmap(folder / name, dtype="<i4", mode="r").reshape(-1, width)
 
     train, validation = open_rows("train"), open_rows("validation")
-    targets = (rows[:, length + 2 :] for rows in (train, validation))
+    targets = [rows[:, length + 2 :] for rows in (train, validation)]
+    one_label = task.targets == 1 and len(validation) > 1 and len(np.unique(targets[1])) == 1
     in_train = {split: (facts.get(IN_TRAIN, {}).get(split, 0), count) for split, count in facts["examples"].items()}
+    said = [*remarks("examples", in_train, share=0), kind_of(task).remark(*targets), one_label * SAME_LABEL]
     return Features(
         train=train,
         validation=validation,
@@ -69,7 +72,7 @@ def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, rep
         examples=facts["examples"],
         identity={"corpus": corpus, "tokenizer": tokenizer.digest, "length": length, **facts, "features": key},
         sequences=cache.contents(folder_name(folder)),
-        remark="; ".join(filter(None, [*remarks("examples", in_train, share=0), kind_of(task).remark(*targets)])),
+        remark="; ".join(filter(None, said)),
     )
 
 

@@ -99,6 +99,18 @@ def test_an_example_is_the_same_with_another_answer_and_labels_that_train_lacks_
     (tmp_path / "train.json").write_text(json.dumps([example | {"label": 0}]), encoding="utf-8")
     train = str(tmp_path / "train.json")
     _, found = obtain(tmp_path, "sst2", lambda *_: None, train=train, validation_examples=1)
-    assert found.remark == (
-        "1 of the 1 examples of validation is also in train; train has no example of positive, which validation has"
-    )
+    said = "train has no example of positive, which validation has"
+    assert found.remark == f"1 of the 1 examples of validation is also in train; {said}"
+
+
+@pytest.mark.parametrize("name", ["sst2", "stsb"])
+def test_it_is_said_if_all_examples_for_evaluation_have_the_same_label(tmp_path, name):
+    example = dict.fromkeys(EXAMPLES[name][0], "a man")
+    for split, labels in {"train": [0, 1], "dev": [1, 1]}.items():
+        rows = [{key: f"{text} {split}" for key, text in example.items()} | {"label": label} for label in labels]
+        (tmp_path / f"{split}.json").write_text(json.dumps(rows), encoding="utf-8")
+    places = [str(tmp_path / f"{split}.json") for split in ("train", "dev")]
+    _, found = obtain(tmp_path, name, lambda *_: None, train=places[0], validation=places[1])
+    assert found.remark.startswith("all examples of validation have the same label")
+    _, found = obtain(tmp_path, name, lambda *_: None, train=places[1], validation=places[0])
+    assert "same label" not in found.remark
