@@ -182,7 +182,7 @@ def _texts(conditions: Sequence[dict[str, Any]]) -> list[str]:
     settings = [name for name in differing if name.partition(".")[0] not in DIGESTS]
     differing = settings if _different(flat, *settings) == len(flat) else differing
     texts = [
-        ", ".join(f"{name} {_shortened(name, str(values[name]))}" for name in differing if name in values)
+        ", ".join(f"{name} {_shortened(name, as_typed(values[name]))}" for name in differing if name in values)
         for values in flat
     ]
     # two different digests may begin, and two paths end, with the same shown characters

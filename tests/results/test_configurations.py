@@ -94,6 +94,11 @@ def test_of_a_long_path_in_the_conditions_the_end_is_said():
     assert {says for _, says in grouped(*corpora)} == {"corpus.sha256 " + "ab" * 12, "corpus.sha256 " + "cd" * 12}
 
 
+def test_lists_in_the_conditions_are_said_as_one_types_them():
+    says = {says for _, says in grouped(*(of(name, task={"texts": [name, "b"]}) for name in "ac"))}
+    assert says == {"task.texts [a,b]", "task.texts [c,b]"}
+
+
 def test_a_run_without_a_loss_is_not_finished():
     result = {"status": "done", "validation_loss": None, "seed": 0, "config": {}}
     row = {"variant": "multi_head", "seed": 0}
