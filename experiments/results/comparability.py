@@ -76,17 +76,30 @@ def unlike(results: Sequence[Fields]) -> Iterator[str]:
             one, other = (f"{result['run']} ({result[condition]})" for result in pair)
             yield f"{one} and {other} {difference}"
     ran = [result for result in results if result["backend"] and result["config"]]
-    values = Values(ran)
-    keys = list(zip(*(map(str, values.at(f"config.{name}")) for name in OFTEN_VARIED), strict=True))
-    kernels: dict[tuple[str, ...], set[str]] = {}
-    for key, result in zip(keys, ran, strict=True):
-        kernels.setdefault(key, set()).add(result["backend"])
-    # runs that agree in these settings usually have one kernel, and a digest of all settings takes longer
-    several = [result for key, result in zip(keys, ran, strict=True) if len(kernels[key]) > 1]
+    several = _with_several("backend", ran, OFTEN_VARIED)
     backends = ((configuration_digest(each["config"] | {"seed": 0}), each["backend"], each) for each in several)
     if pair := _apart(backends):
         one, other = (f"{result['run']} ({result['backend']})" for result in pair)
         yield f"{one} and {other} differ only in the seed, but ran with different kernels of attention"
+    finished = [result for result in ran if result["status"] == "done" and result["validation_loss"] is not None]
+    several = _with_several("validation_loss", finished, (*OFTEN_VARIED, "seed"))
+    losses = ((configuration_digest(each["config"]), str(each["validation_loss"]), each) for each in several)
+    if pair := _apart(losses):
+        one, other = (f"{result['run']} ({result['validation_loss']:.4f})" for result in pair)
+        yield f"{one} and {other} have the same settings and seed, but different losses; a mean counts one of them"
+
+
+def _with_several(fact: str, results: Sequence[Fields], settings: Sequence[str]) -> list[Fields]:
+    """The results that agree in these settings with another one that has another value of `fact`.
+
+    They are few as a rule, so that a digest of all their settings, which takes longer, can be computed.
+    """
+    values = Values(results)
+    keys = list(zip(*(map(str, values.at(f"config.{name}")) for name in settings), strict=True))
+    found: dict[tuple[str, ...], set[object]] = {}
+    for key, result in zip(keys, results, strict=True):
+        found.setdefault(key, set()).add(result[fact])
+    return [result for key, result in zip(keys, results, strict=True) if len(found[key]) > 1]
 
 
 def _other_code(results: Sequence[Fields]) -> str:

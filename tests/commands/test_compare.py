@@ -251,6 +251,23 @@ def test_runs_of_the_same_settings_with_different_kernels_are_said(tmp_path, cap
         assert (line in capsys.readouterr().err) == said, selection
 
 
+def test_runs_of_the_same_settings_and_seed_with_different_losses_are_said(tmp_path, capsys):
+    """As when an older run was kept beside its repetition under another name."""
+    config = compose([]).model_dump()
+    seeds_and_losses = {"a": (0, 5.0), "b": (1, 5.5), "old_a": (0, 6.0), "same_as_b": (1, 5.5), "z": (2, 5.0)}
+    for name, (seed, loss) in seeds_and_losses.items():
+        (folder := tmp_path / name).mkdir()
+        (folder / "config.yaml").write_text(config_text(config | {"seed": seed}))
+        known = {"backend": "compiled", "validation_loss": loss, "perplexity": 100.0}
+        leave_result(folder, config=config | {"seed": seed}, seed=seed, **known)
+    line = (
+        "a (5.0000) and old_a (6.0000) have the same settings and seed, but different losses; a mean counts one of them"
+    )
+    for selection, said in (([], True), (["b", "same_as_b"], False), (["a", "b", "z"], False)):
+        compare_runs(selection, tmp_path, "loss", "json")
+        assert (line in capsys.readouterr().err) == said, selection
+
+
 def test_results_of_other_code_than_the_present_are_said(tmp_path, capsys):
     config = compose(["variant=talking_heads"]).model_dump()
     changed, made = "ab" * 32, code_digest(config, "compiled")
