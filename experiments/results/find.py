@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def find_runs(name: str, runs: Path) -> list[Path]:
     places = (path, runs / path)
     if exact := [folder for folder in places if _is_run(folder)]:
         return exact[:1]
-    if smaller := next((folder for folder in places if (folder / KEPT_HEADS).is_file()), None):
+    if smaller := next((folder for folder in places if _is(folder / KEPT_HEADS, Path.is_file)), None):
         raise Mistake(
             f"{smaller}: is a model from which `attn heads` removed heads, not a run; only `load_pruned` of "
             "experiments.heads.measures.pruning reads it"
@@ -36,7 +37,7 @@ def find_runs(name: str, runs: Path) -> list[Path]:
     if not folders:
         known = sorted(each.name for each in folder.glob("*") if _is_run(each))
         hint = "`attn compare` lists the finished ones" if known else NO_RUNS
-        if incomplete := next((place for place in places if path.name and place.is_dir()), None):
+        if incomplete := next((place for place in places if path.name and _is(place, Path.is_dir)), None):
             raise Mistake(f"{incomplete}: is not a run, because it has no {CONFIG}", hint)
         meant = did_you_mean(path.name, _with_starts(known))
         raise Mistake(f"there is no run {name!r} {where(folder)}{meant}", hint)
@@ -99,4 +100,14 @@ def _in_order(path: Path) -> list[str | int]:
 
 
 def _is_run(folder: Path) -> bool:
-    return (folder / CONFIG).is_file() and not (folder / KEPT_HEADS).exists()
+    return _is(folder / CONFIG, Path.is_file) and not _is(folder / KEPT_HEADS, Path.is_file)
+
+
+def _is(path: Path, kind: Callable[[Path], bool]) -> bool:
+    try:
+        return kind(path)
+    except OSError as error:
+        # no file has so long a name, but a filter may be as long
+        if error.errno == errno.ENAMETOOLONG:
+            return False
+        raise

@@ -43,6 +43,13 @@ def test_a_word_with_an_equals_sign_is_a_run_only_where_there_is_one(runs, monke
     assert not is_name("heads=6", runs) and not is_name("heads=4", Path("elsewhere"))
 
 
+def test_a_word_may_be_longer_than_the_name_of_a_file(runs):
+    long = ",".join(map(str, range(100)))
+    assert not is_name(f"seed={long}", runs)
+    with pytest.raises(Mistake, match="there is no run '0,1,2,"):
+        find_runs(long, runs)
+
+
 def test_a_pattern_that_no_shell_has_read_is_looked_for_in_its_own_folder(runs, monkeypatch):
     monkeypatch.chdir(runs.parent)
     assert find_runs("[ab]*", runs) == find_runs(f"{runs}/[ab]*", Path("elsewhere")) == [runs / "a", runs / "b"]
