@@ -5,23 +5,48 @@ Verdicts are not among them: they are decided anew, by the present rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, astuple, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from experiments.failures.failure import Mistake
-from experiments.files.durable import number, read_sealed, write_sealed
+from experiments.failures.wording import joined
+from experiments.files.durable import number, write_sealed
+from experiments.statistics.comparison import MarkKind
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.conditions import PLAN
 from experiments.tables.definition.folder import files_start
 from experiments.tables.definition.published import PublishedNumber
 from experiments.tables.definition.request import Request, load
-from experiments.tables.report import Line, Report, without_unnamed_scheme
+from experiments.tables.report import MEASURED, Line, Report, without_unnamed_scheme
+from experiments.tables.sealed_file import read_content
 from experiments.tables.seed_plan import CheckedPlan, SeedPlan, changed_since
 
 OF_PAGE = "; of the page"  # before the name of the page that a plan is from
 EVIDENCE: dict[str, Evidence] = {each.name: each for each in (Anytime(), Planned(), Waiting())}
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """The content of a file."""
+
+    table: str
+    budget: str
+    seeds: tuple[int, int]  # first and last
+    names_seeds: bool
+    overrides: list[str]
+    chosen_claims: list[str]
+    published_file: str | None
+    evidence: Literal["anytime", "planned", "planned, not complete"]  # keys of EVIDENCE
+    plan: SeedPlan | None
+    lines: list[Line]
+    by_seed: list[Line]
+    stuck: dict[str, Mapping[MarkKind, str]]
+    step_seconds: dict[str, dict[int, float]]
+    printed: dict[str, dict[str, tuple[int | float | None, int | float | None, str]]]
+    facts: list[tuple[str, str]]
+    notes: list[str]
 
 
 def archive(report: Report, path: Path) -> None:
@@ -59,25 +84,22 @@ def archive(report: Report, path: Path) -> None:
 def restored(path: Path) -> Report:
     """The report whose numbers `archive` wrote, with the texts of the table's present definition.
 
-    Seeds count as planned if their plan still describes the table. Raises Mistake if the file has changed since, or if
-    its table has other rows now.
+    Seeds count as planned if their plan still describes the table. Raises Mistake if the file has changed since, if it
+    is of a version with other numbers, or if its table has other rows or another score now.
     """
-    content = _content(path)
-    first, last = content["seeds"]
-    file = content["published_file"]
+    numbers = _read(path)
+    first, last = numbers.seeds
+    file = numbers.published_file
     request = Request(
-        content["table"], load(content["table"]), content["budget"], range(first, last + 1), content["overrides"],
-        published_file=Path(file) if file else None, names_seeds=content["names_seeds"],
-        chosen_claims=content["chosen_claims"],
+        numbers.table, load(numbers.table), numbers.budget, range(first, last + 1), numbers.overrides,
+        published_file=Path(file) if file else None, names_seeds=numbers.names_seeds,
+        chosen_claims=numbers.chosen_claims,
     )  # fmt: skip
-    lines, configurations = _lines(content["lines"]), request.configurations
-    present = [(configuration.row, configuration.scheme) for configuration in configurations.values()]
-    if present != [(line["row"], line["positions"]) for line in lines]:
-        raise Mistake(f"{path}: the rows of {request.name} have changed since", f"attn table {request.name} --out ...")
-    checked, evidence = None, EVIDENCE[content["evidence"]]
-    if content["plan"]:
-        plan = SeedPlan(**content["plan"])
-        checked = CheckedPlan(plan, changed_since(plan, request))
+    lines, by_seed, configurations = _lines(numbers.lines), _lines(numbers.by_seed), request.configurations
+    _check_columns(path, request, lines, by_seed)
+    checked, evidence = None, EVIDENCE[numbers.evidence]
+    if numbers.plan:
+        checked = CheckedPlan(numbers.plan, changed_since(numbers.plan, request))
         evidence = Anytime() if checked.void else evidence
     # a report computes its other columns anew, in the order of these
     columns = {
@@ -89,20 +111,17 @@ def restored(path: Path) -> Report:
         given=columns,
         measured=columns,
         # numbers of earlier versions have no machines
-        by_seed=[cell | {"machine": cell.get("machine")} for cell in _lines(content["by_seed"])],
-        stuck=content["stuck"],
-        step_seconds={
-            row: {int(turn): seconds for turn, seconds in of_row.items()}
-            for row, of_row in content["step_seconds"].items()
-        },
+        by_seed=[cell | {"machine": cell.get("machine")} for cell in by_seed],
+        stuck=numbers.stuck,
+        step_seconds=numbers.step_seconds,
         printed={
             row: {metric: PublishedNumber(*each) for metric, each in of_row.items()}
-            for row, of_row in content["printed"].items()
+            for row, of_row in numbers.printed.items()
         },
         evidence=evidence,
         plan=checked,
-        facts_of_cells=[(name, value) for name, value in content["facts"]],
-        notes_of_cells=content["notes"],
+        facts_of_cells=numbers.facts,
+        notes_of_cells=numbers.notes,
     )
 
 
@@ -123,33 +142,40 @@ def _plans_of_pages(request: Request, folder: Path) -> Iterator[str]:
     """Lines on the plans that other pages follow, and then on further plans that these pages name."""
     named: list[str] = []
     for path in sorted(folder.glob(f"{files_start(request.name)}*.json")):
-        content = _content(path) if path.stem != request.result_stem else {}
-        if (content.get("table"), content.get("budget")) == (request.name, request.budget_name):
+        if path.stem == request.result_stem:
+            continue
+        numbers = _read(path)
+        if (numbers.table, numbers.budget) == (request.name, request.budget_name):
             of_page = f"{OF_PAGE} {path.stem}"
-            if content["plan"]:
-                yield SeedPlan(**content["plan"]).says + of_page
-            lines = (value for name, value in content["facts"] if name == PLAN)
+            if numbers.plan:
+                yield numbers.plan.says + of_page
+            lines = (value for name, value in numbers.facts if name == PLAN)
             named += [line if OF_PAGE in line else line + of_page for line in lines]
     yield from named
 
 
 def overrides_of(path: Path) -> list[str]:
     """The overrides of the report whose numbers `archive` wrote. Raises Mistake if the file has changed since."""
-    overrides: list[str] = _content(path)["overrides"]
-    return overrides
+    return _read(path).overrides
 
 
-def _content(path: Path) -> dict[str, Any]:
-    try:
-        content = read_sealed(path)
-        if "by_seed" not in content:
-            raise ValueError("it has no cells of a table")
-    except (OSError, ValueError) as error:
-        raise Mistake(f"{path}: is not what was written: {error}") from error
-    return content
+def _read(path: Path) -> _Numbers:
+    return read_content(path, _Numbers, "is not what was written")
 
 
-def _lines(lines: list[dict[str, Any]]) -> list[Line]:
+def _check_columns(path: Path, request: Request, lines: list[Line], by_seed: list[Line]) -> None:
+    """Raises Mistake if the lines are not those of the table's present rows, or lack a column that is not computed."""
+    remedy = f"attn table {request.name} --out ..."
+    present = [(configuration.row, configuration.scheme) for configuration in request.configurations.values()]
+    if present != [(line.get("row"), line["positions"]) for line in lines]:
+        raise Mistake(f"{path}: the rows of {request.name} have changed since", remedy)
+    of_cells = ("row", "seed", request.budget.score_name, "unigram_loss", "late_gain", "state")
+    for columns, of in ((MEASURED, lines), (of_cells, by_seed)):
+        if missing := [column for column in columns if any(column not in line for line in of)]:
+            raise Mistake(f"{path}: has no numbers of {joined(missing)}", remedy)
+
+
+def _lines(lines: list[Line]) -> list[Line]:
     """The lines of a report from those of a file, which have no positions in a table without schemes."""
     return [
         {key: number(value) for key, value in line.items()} | {"positions": line.get("positions", "")} for line in lines

@@ -12,18 +12,19 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 
 from experiments.failures.failure import Mistake
-from experiments.failures.wording import first_line, joined, plural
+from experiments.failures.wording import joined, plural
 from experiments.files.digest import digest
-from experiments.files.durable import folder_for, read_sealed, write_sealed
+from experiments.files.durable import folder_for, write_sealed
 from experiments.record.code.digests import code_digests
 from experiments.record.environment import STARTED
 from experiments.record.folder import RENDERED
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.overrides import deciding
 from experiments.tables.definition.request import Request
+from experiments.tables.sealed_file import read_content
 from experiments.tables.seeds import begun_seeds, spans
 from experiments.tables.sources.source import ENDED, CellOutcome, Outcomes, Source
 
@@ -246,14 +247,4 @@ def _canonical(overrides: Sequence[str]) -> list[str]:
 def _kept_plans(request: Request) -> dict[Path, SeedPlan]:
     """All plans of this table and budget, by their files. Raises Mistake for a file that is not a plan."""
     paths = sorted((request.runs / RENDERED / PLANS).glob(f"{request.table_stem}-*.json"))
-    return {path: _read(path) for path in paths}
-
-
-def _read(path: Path) -> SeedPlan:
-    try:
-        return TypeAdapter(SeedPlan).validate_python(read_sealed(path))
-    except ValidationError as error:
-        fault = error.errors()[0]
-        raise Mistake(f"{path}: is not a plan: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
-    except (OSError, ValueError) as error:
-        raise Mistake(f"{path}: is not a plan: {first_line(error)}") from error
+    return {path: read_content(path, SeedPlan, "is not a plan") for path in paths}

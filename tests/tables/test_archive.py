@@ -213,3 +213,24 @@ def test_numbers_that_were_changed_or_whose_table_has_changed_are_refused(tmp_pa
     archive(replace(report, request=replace(report.request, table=table)), path)
     with pytest.raises(Mistake, match="the rows of me2026/heads have changed since"):
         restored(path)
+
+
+@pytest.mark.usefixtures("heads_table")
+@pytest.mark.parametrize(
+    ("key", "change", "why"),
+    [
+        ("names_seeds", lambda _: None, "is not what was written: names_seeds: "),
+        ("evidence", lambda _: "certain", "is not what was written: evidence: "),
+        ("plan", lambda _: {"date": "2026-11-20"}, r"is not what was written: plan\.table: "),
+        ("by_seed", lambda cells: [*cells, {}], "has no numbers of row, seed, validation_loss, "),
+        ("lines", lambda lines: [line.pop("steps") and line for line in lines], "has no numbers of steps"),
+        ("lines", lambda lines: lines[:-1], "the rows of me2026/heads have changed since"),
+    ],
+)
+def test_numbers_of_another_version_are_refused(tmp_path, key, change, why):
+    path = tmp_path / "numbers.json"
+    archive(made(), path)
+    content = read_sealed(path)
+    write_sealed(path, content | {key: change(content[key])})
+    with pytest.raises(Mistake, match=rf"numbers\.json: {why}"):
+        restored(path)

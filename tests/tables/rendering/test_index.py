@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.files.durable import write_sealed
+from experiments.files.durable import read_sealed, write_sealed
 from experiments.statistics.evidence import Planned, Waiting
 from experiments.tables.archive import archive
 from experiments.tables.definition.request import load
@@ -235,6 +235,8 @@ def test_pages_whose_numbers_cannot_be_read_are_named_and_other_files_are_not(tm
     for stem, text in (("notes", "["), ("list", "[]")):
         (tmp_path / f"{stem}.md").touch()
         (tmp_path / f"{stem}.json").write_text(text)
+    old = page(made(), tmp_path, "me2026_heads-8-9").with_suffix(".json")
+    write_sealed(old, {key: value for key, value in read_sealed(old).items() if key != "names_seeds"})
     (tmp_path / "other.md").touch()
     write_sealed(tmp_path / "other.json", {"name": "of another program"})
     (tmp_path / "alone.json").write_text("[")
@@ -243,6 +245,6 @@ def test_pages_whose_numbers_cannot_be_read_are_named_and_other_files_are_not(tm
     assert "Of 1 claim, 1 is reversed." in index
     _, _, named = index.partition("## Pages whose numbers cannot be read\n\n")
     assert [line.partition("]")[0] for line in named.splitlines()] == [
-        f"* [{stem}" for stem in ("list", "me2026_heads-4-7", "notes", "other")
+        f"* [{stem}" for stem in ("list", "me2026_heads-4-7", "me2026_heads-8-9", "notes", "other")
     ]
-    assert "is not what was written: it has no cells of a table" in named
+    assert "other.json: is not what was written: table: Field required" in named
