@@ -381,7 +381,8 @@ def table(
         float | None, typer.Option(min=0, help="With --until-resolved: start no seed after this many hours.")
     ] = None,
     tune: Annotated[
-        bool, typer.Option("--tune", help="Tune the learning rates that have not been tuned, and print them.")
+        bool,
+        typer.Option("--tune", help="Tune the learning rates (or those of --claim) that are not tuned; print them."),
     ] = False,
     workers: Workers = AUTO,
     rounds: Annotated[

@@ -8,6 +8,7 @@ the best one are worse.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -27,7 +28,7 @@ from experiments.tables.sources.source import ENDED
 
 STEP = math.sqrt(2)
 SEEDS = range(MOST_SEEDS, MOST_SEEDS + 2)  # of the trials, unless the user names others; no table needs them
-FEWEST_TRIALS = 3 * len(SEEDS)  # of a row: its best rate and the two beside it, with each of the seeds
+_FEWEST_TRIALS = 3 * len(SEEDS)  # of a configuration: its best rate and the two beside it, with each of the seeds
 FARTHEST = 8  # steps from the rate that the table has now: a factor of 16
 
 
@@ -59,7 +60,7 @@ class _Trials:
 
 
 def tune(request: Request, console: Console, workers: Workers = "auto") -> dict[str, Tuning]:
-    """Find the rate of each family of a table whose rate was not tuned.
+    """Find the rate of each family of the request's rows whose rate was not tuned.
 
     A cell that diverges has an infinitely bad score. Raises Mistake if there is no such family, and if the user gives
     the rate; Failure for a cell that fails, and for a best rate at the end of the range; and Interrupted, after which
@@ -77,10 +78,13 @@ def tune(request: Request, console: Console, workers: Workers = "auto") -> dict[
     return {family: _tuning(request, family, trials) for family, trials in families.items()}
 
 
-def fewest_trials(request: Request) -> int:
-    """The number of cells that `tune` trains if the present rate of every family is its best."""
-    rows = sum(len(_first_and_last(request, family)) for family in request.untuned_families)
-    return rows * FEWEST_TRIALS
+def fewest_trials(request: Request) -> Counter[str]:
+    """The number of cells of each row that `tune` trains if the present rate of every family is its best."""
+    trials: Counter[str] = Counter()
+    for family in request.untuned_families:
+        for each in _first_and_last(request, family).values():
+            trials[each.row] += _FEWEST_TRIALS
+    return trials
 
 
 def as_yaml(tunings: Mapping[str, Tuning]) -> str:
@@ -112,9 +116,11 @@ def _trials(request: Request, family: str) -> _Trials:
 
 
 def _first_and_last(request: Request, family: str) -> dict[str, Configuration]:
-    """The first and the last row of the family under each scheme, by key."""
+    """The first and the last row of the family under each scheme, by key, whatever claims the user chose."""
     rows: dict[str, Configuration] = {}
-    of_family = [each for each in request.configurations.values() if each.definition.family == family]
+    # nobody may choose between two rates
+    configurations = replace(request, chosen_claims=()).configurations
+    of_family = [each for each in configurations.values() if each.definition.family == family]
     for scheme in dict.fromkeys(each.scheme for each in of_family):
         under_it = [each for each in of_family if each.scheme == scheme]
         rows |= {each.key: each for each in (under_it[0], under_it[-1])}

@@ -43,23 +43,26 @@ class Known:
 
 
 def untuned(table):
-    """The table with the rates that it has, none of them tuned."""
+    """The table with the rates that it has, none of them tuned, and with a claim about a family alone."""
     nano = table.budgets["nano"]
     rates = {family: of.model_copy(update={"tried": {}, "chosen": 3e-3}) for family, of in nano.learning_rates.items()}
     budgets = table.budgets | {"nano": nano.model_copy(update={"learning_rates": rates})}
-    return table.model_copy(update={"budgets": budgets})
+    claims = table.claims | {"plain": table.claims["C7"].model_copy(update={"parts": ["mh32 > mh16"]})}
+    return table.model_copy(update={"budgets": budgets, "claims": claims})
 
 
 @pytest.fixture
 def tuned(monkeypatch):
     """tuned(best, **more): the rates of the families of a table that has two of them, and what was asked for them."""
 
-    def tune(best, seeds=None, overrides=(), **more):
+    def tune(best, seeds=None, overrides=(), claims=(), **more):
         asked = []
         monkeypatch.setattr(tuning, "source_of", lambda request, rows: Known(request, rows, best, asked, **more))
         table = untuned(load("shazeer2020/heads_t5"))
         seeds, names_seeds = (range(4), False) if seeds is None else (seeds, True)
-        request = Request("shazeer2020/heads_t5", table, "nano", seeds, overrides, names_seeds=names_seeds)
+        request = Request(
+            "shazeer2020/heads_t5", table, "nano", seeds, overrides, Path("runs"), None, names_seeds, claims
+        )
         return tuning.tune(request, Console(quiet=True), 2), asked
 
     return tune
@@ -87,9 +90,16 @@ def test_a_family_is_tuned_at_its_ends_with_seeds_that_no_table_has(tuned):
     assert found["multi_head"].where.startswith("rows mh64 and mh4")
     assert found["multi_head"].where.endswith(", seeds 1000-1001, 800 steps in fp32")
     request = Request("shazeer2020/heads_t5", untuned(load("shazeer2020/heads_t5")), "nano", range(4))
-    assert sum(len(cells) for _, cells in asked) == tuning.fewest_trials(request) == 48
+    assert sum(len(cells) for _, cells in asked) == tuning.fewest_trials(request).total() == 48
     _, asked = tuned(3e-3, range(7, 8))
     assert {seed for _, cells in asked for _, seed in cells} == {7}, "the user's own"
+
+
+def test_the_rates_of_a_claim_are_those_of_the_whole_table(tuned):
+    every, _ = tuned(3e-3)
+    found, asked = tuned(3e-3, claims=["plain"])
+    assert found == {"multi_head": every["multi_head"]}
+    assert {row.partition("@")[0] for _, cells in asked for row, _ in cells} == {"mh64", "mh4"}
 
 
 def test_a_rate_that_diverges_is_the_worst(tuned):

@@ -32,7 +32,7 @@ TABLE: Modes = {
     # it previews the same command without it
     "--dry-run": f"--seeds --workers --rounds {_SHOWN}",
     "--plan": "--budget --claim --seeds --runs",
-    "--tune": "--budget --seeds --workers --runs",
+    "--tune": "--budget --claim --seeds --workers --runs",
     "--render-only": f"--seeds {_SHOWN}",
     "--until-resolved": f"--hours --workers --rounds {_SHOWN}",
     TRAINING: f"--seeds --workers --rounds {_SHOWN}",

@@ -216,8 +216,7 @@ class Request:
     @property
     def options(self) -> list[str]:
         """The options that choose claims and seeds."""
-        claims = [word for claim in self.chosen_claims for word in ("--claim", claim)]
-        return [*claims, *(["--seeds", self.span or str(len(self.seeds))] if self.names_seeds else [])]
+        return [*self._claims, *(["--seeds", self.span or str(len(self.seeds))] if self.names_seeds else [])]
 
     def command(self) -> str:
         """The command that makes the table.
@@ -244,7 +243,12 @@ class Request:
 
     def _at_budget(self, mode: str, settings: Sequence[str]) -> str:
         budget = [] if self.budget_name == BUDGETS[0] else ["--budget", self.budget_name]
-        return shlex.join(["attn", "table", self.name, *budget, mode, *own_folders(), *settings])
+        return shlex.join(["attn", "table", self.name, *budget, mode, *self._claims, *own_folders(), *settings])
+
+    @property
+    def _claims(self) -> list[str]:
+        """The options that choose claims."""
+        return [word for claim in self.chosen_claims for word in ("--claim", claim)]
 
     @property
     def _claims_in_names(self) -> list[str]:

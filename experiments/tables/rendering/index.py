@@ -206,7 +206,8 @@ def _clauses(counts: Counter[str]) -> list[str]:
 def _commands(name: str, table: Table) -> str:
     """The commands that make a table, with their numbers of cells."""
     request = Request(name, table, next(iter(table.budgets)), range(1))
-    first = f"`{request.tuning_command()}` (at least {fewest_trials(request)}), then " if _needs_tuning(request) else ""
+    trials = fewest_trials(request).total()
+    first = f"`{request.tuning_command()}` (at least {trials}), then " if _needs_tuning(request) else ""
     return f"{first}`{request.until_resolved_command()}` ({request.cell_count})"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -9,11 +10,10 @@ from experiments.display.numbers import rough_duration
 from experiments.failures.wording import joined, plural
 from experiments.statistics.comparison import Compared, Mark, MarkKind
 from experiments.statistics.evidence import MOST_SEEDS, Anytime, Waiting
-from experiments.tables.definition.request import configuration_key
 from experiments.tables.definition.table import BUDGETS
 from experiments.tables.report import Report
 from experiments.tables.seeds import FIRST_SEEDS
-from experiments.tables.tuning import FEWEST_TRIALS
+from experiments.tables.tuning import fewest_trials
 from experiments.tables.verdict import UNDECIDED, Outlook, Verdict
 
 # of an H200 in fp32, with AT_ONCE runs of models of 4 layers, with their starts and evaluations (docs/gpu.md)
@@ -31,13 +31,13 @@ def needs(verdict: Verdict, scheme: str, report: Report) -> str | None:
     if finding.word == "not tested":
         if not _marks(finding.comparisons):
             return _other_budget(verdict, report)
-        return "; ".join(_better_trainings(_marks(finding.comparisons), scheme, report))
+        return "; ".join(_better_trainings(_marks(finding.comparisons), verdict.key, scheme, report))
     if verdict.claim.of == "step_time":
         return _more_rounds(finding.outlook, report)
     if any(isinstance(each.evidence, Waiting) for each in finding.comparisons):
         return "the other cells of its plan"
     if marks := [*_marks(finding.outlook.comparisons), *finding.outlook.marks]:
-        return "; ".join(_better_trainings(marks, scheme, report))
+        return "; ".join(_better_trainings(marks, verdict.key, scheme, report))
     if finding.outlook.lacks_rows:
         return _other_budget(verdict, report)
     seeds = _more_seeds(finding.outlook, scheme, report)
@@ -72,14 +72,14 @@ def _more_rounds(outlook: Outlook, report: Report) -> str:
     return f"about {more:,} more {plural('round', more)} on a quiet machine (--rounds {have + more}){time}, {every}"
 
 
-def _better_trainings(marks: Sequence[Mark], scheme: str, report: Report) -> Iterator[str]:
-    """For the rows with marks, the trainings that could decide the claim."""
+def _better_trainings(marks: Sequence[Mark], claim: str, scheme: str, report: Report) -> Iterator[str]:
+    """For the rows with marks, the trainings that could decide the claim of this key."""
     rows: dict[MarkKind, list[str]] = {}
     for mark in marks:
         rows.setdefault(mark.kind, []).append(mark.row)
     seeds = {mark.row: report.known(mark.row, scheme, "seeds") or FIRST_SEEDS for mark in marks}
     if untuned := rows.get("untuned", []):
-        yield _tuned_rates(untuned, seeds, scheme, report)
+        yield _tuned_rates({row: seeds[row] for row in untuned}, claim, scheme, report)
 
     def others(*kinds: MarkKind) -> dict[str, int]:
         # with a tuned rate, a row is trained anew anyway
@@ -101,15 +101,14 @@ def _better_trainings(marks: Sequence[Mark], scheme: str, report: Report) -> Ite
         yield f"an evaluation of {joined(list(runs))} {before}, in {_cost(runs, scheme, report)}"
 
 
-def _tuned_rates(rows: Sequence[str], seeds: Mapping[str, int], scheme: str, report: Report) -> str:
-    configurations = report.request.configurations
-    keys = (configuration_key(row, scheme) for row in rows)
-    names = list(dict.fromkeys(configurations[key].definition.family or "" for key in keys))
-    runs = {row: FEWEST_TRIALS + seeds[row] for row in rows}
-    tuned = "a tuned rate of the family" if len(names) == 1 else "tuned rates of the families"
-    rates = f"{tuned} {joined(names)} ({report.request.tuning_command()})"
-    new = f"new runs of the {plural('row', len(rows))} {joined(rows)}"
-    return f"{rates}, and {new}, at least {_cost(runs, scheme, report)}"
+def _tuned_rates(seeds: Mapping[str, int], claim: str, scheme: str, report: Report) -> str:
+    """The tuning of all rows of a claim, and after it new runs of those that it lacks, by their numbers of seeds."""
+    request = replace(report.request, chosen_claims=[claim])
+    families = request.untuned_families
+    tuned = "a tuned rate of the family" if len(families) == 1 else "tuned rates of the families"
+    rates = f"{tuned} {joined(families)} ({request.tuning_command()})"
+    new = f"new runs of the {plural('row', len(seeds))} {joined([*seeds])}"
+    return f"{rates}, and {new}, at least {_cost(fewest_trials(request) + Counter(seeds), scheme, report)}"
 
 
 def _other_budget(verdict: Verdict, report: Report) -> str:
@@ -117,7 +116,7 @@ def _other_budget(verdict: Verdict, report: Report) -> str:
     table = report.request.table
     for name in table.budgets:
         if verdict.key in table.claims_at(name) and {*verdict.claim.rows} <= table.rows_at(name).keys():
-            other = replace(report.request, budget_name=name, overrides=())
+            other = replace(report.request, budget_name=name, overrides=(), chosen_claims=())
             return f"the budget {name}, made for a GPU; {other.dry_run_command()} estimates its time on a CPU or a GPU"
     return "a budget with these rows"
 

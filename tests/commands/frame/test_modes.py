@@ -29,7 +29,7 @@ REFUSED = {
     f"table {NAME} --dry-run": "--plan --until-resolved --hours --tune --render-only",
     f"table {NAME} --plan 4": "--until-resolved --hours --tune --workers --rounds --dry-run --render-only --published "
     "--format --out --wandb",
-    f"table {NAME} --tune": "--claim --plan --until-resolved --hours --rounds --dry-run --render-only --published "
+    f"table {NAME} --tune": "--plan --until-resolved --hours --rounds --dry-run --render-only --published "
     "--format --out --wandb",
     f"table {NAME} --render-only": "--plan --until-resolved --hours --tune --workers --rounds --dry-run",
     f"table {NAME} --until-resolved": "--seeds --plan --tune --dry-run --render-only",

@@ -96,7 +96,8 @@ def test_a_claim_that_is_not_tested_says_what_would_test_it():
     table = untuned_table()
     (text,) = needed(made(table=table))
     assert text.startswith(
-        "a tuned rate of the family multi_head (attn table me2026/heads --tune), and new runs of the row h16"
+        "a tuned rate of the family multi_head (attn table me2026/heads --tune --claim C4), and new runs of the row "
+        "h16, at least 18 runs: "  # 12 of h8 and h32 to tune it, and 6 of h16
     )
     late = {("h8", seed): done(loss, late_gain=0.5) for seed, loss in enumerate(LOSSES["h8"])}
     (text,) = needed(made(late, table=table))
@@ -104,7 +105,7 @@ def test_a_claim_that_is_not_tested_says_what_would_test_it():
     first, second = text.split(f"; a training of h8 that gains less in its last tenth; {more}")
     assert first.startswith("a tuned rate of the family multi_head ") and "new runs of the row h16" in first and second
     (text,) = needed(made(overrides=("max_steps=10",)))
-    assert "(attn table me2026/heads --tune max_steps=10), and new runs of the row h16" in text
+    assert "(attn table me2026/heads --tune --claim C4 max_steps=10), and new runs of the row h16" in text
 
 
 def test_the_commands_of_what_is_needed_name_the_budget_the_settings_and_the_folders_of_the_users_own(monkeypatch):
@@ -147,7 +148,8 @@ def test_seeds_that_would_end_in_a_mark_are_not_promised():
     assert verdict.why.endswith(f"; more seeds would not decide the claim if means and spreads stay the same: {mark}")
     (text,) = needed(found)
     assert text.startswith(
-        "a tuned rate of the family multi_head (attn table me2026/heads --tune), and new runs of the row h32, at "
+        "a tuned rate of the family multi_head (attn table me2026/heads --tune --claim C4), and new runs of the row "
+        "h32, at least 18 runs: "
     )
 
 
