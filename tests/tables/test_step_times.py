@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -67,9 +68,32 @@ def test_more_rounds_are_added_to_those_of_the_same_kernel(tmp_path, monkeypatch
     measure(request, source, quiet, 12)
     kernels["h16"] = "blocked"
     found = measure(request, source, quiet, 13)
-    assert asked == [12, 1] and found.rounds == 13
+    assert asked == [12, 1] and found.rounds == 1
     both = dict.fromkeys(range(12), 0.1) | {12: 0.2}
     assert found.seconds == {"h8": both, "h16": {12: 0.2}, "h32": both}
+
+
+def test_times_of_some_rows_and_of_all_are_one_measurement(tmp_path, monkeypatch):
+    asked = []
+
+    def timed(contenders, count):
+        asked.append((len(contenders), count))
+        turns = [Turn(0.1, 0, ["sdpa"])] * count
+        return [rounds.Timing(turns, turns[0], Work(1, 1, 1)) for _ in contenders]
+
+    monkeypatch.setattr(rounds, "timed", timed)
+    quiet = Console(file=io.StringIO())
+    every, source = table(tmp_path)
+    claims = {"C4": every.table.claims["C4"].model_copy(update={"parts": ["h8 > h16"]})}
+    chosen = replace(every, table=every.table.model_copy(update={"claims": claims}), chosen_claims=["C4"])
+    assert measure(chosen, source_of(chosen), quiet, 12).seconds.keys() == {"h8", "h16"}
+    assert recorded(every, source) == NOT_MEASURED
+    found = measure(every, source, quiet, 12)
+    assert asked == [(2, 12), (3, 12)] and found == recorded(every, source)
+    assert {row: [*seconds] for row, seconds in found.seconds.items()} == {
+        "h8": [*range(24)], "h16": [*range(24)], "h32": [*range(12, 24)]
+    }  # fmt: skip
+    assert found.rounds == 12 and recorded(chosen, source_of(chosen)).rounds == 24
 
 
 def test_times_of_another_kernel_are_measured_again(tmp_path, monkeypatch):
