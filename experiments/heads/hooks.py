@@ -118,17 +118,26 @@ def check_prunable(model: Transformer, option: str) -> None:
 
 
 def check_removable(model: Transformer, option: str) -> None:
-    """Raises Mistake if no head can be removed from the weights of a single layer: also if a softmax head would be
-    removed with it that the model's positions have a bias for.
-    """
+    """Raises Mistake if no head can be removed from the weights of a single layer."""
     check_unshared_heads(model, option)
-    smaller = copy.deepcopy(model.layers[0].attention)
-    smaller.keep_heads(range(1, smaller.value_heads))
-    if model.relative is not None and smaller.softmax_heads < model.layers[0].attention.softmax_heads:
+    if heads_have_biases(model):
         raise Mistake(
             f"{option}: the positions of this model (model.position) have a bias for every head of the softmax, so no "
             "head can be removed"
         )
+
+
+def heads_have_biases(model: Transformer) -> bool:
+    """Whether a softmax head would be removed with a value head that the model's positions have a bias for.
+
+    All layers share these biases, so such a head cannot be removed from one of them.
+    """
+    if model.relative is None:
+        return False
+    smaller = copy.deepcopy(model.layers[0].attention)
+    smaller.keep_heads(range(1, smaller.value_heads))
+    fewer: bool = smaller.softmax_heads < model.layers[0].attention.softmax_heads
+    return fewer
 
 
 def check_unshared_heads(model: Transformer, option: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from types import SimpleNamespace
 
@@ -15,6 +16,9 @@ from experiments.heads.measures import l0_gates as gates
 from experiments.heads.measures.equal_start import conclusion, head_spread, make_heads_equal
 from experiments.heads.measures.l0_gates import gates_without_noise, open_probability, sample_gates
 from experiments.heads.measures.pruning import remove_heads
+from experiments.heads.options import HeadsOptions
+from experiments.heads.sections import gates as gates_section
+from experiments.heads.trained_run import TrainedRun
 from experiments.settings.optimizer import AdamW
 from experiments.training.step.learner import Learner
 from experiments.training.step.micro_batches import Forward
@@ -97,6 +101,24 @@ def test_folded_gates_are_gates(bert_of, batch, variant):
     torch.testing.assert_close(model(batch.tokens), expected)
     remove_heads(model, [(0, 0), (1, 2)])
     torch.testing.assert_close(model(batch.tokens), expected)
+
+
+@pytest.mark.parametrize(("position", "stay"), [("alibi", True), ("relative", True), ("rotary", False)])
+def test_closed_heads_stay_if_the_positions_have_a_bias_for_every_head(
+    bert_of, batch, trained_run_of, monkeypatch, position, stay
+):
+    model = bert_of("multi_head", position=position)
+    some = [torch.tensor([0.0, 0.5, 1.0]).double(), torch.tensor([1.0, 0.2, 0.0]).double()]
+    with gated(model, some):
+        expected = model(batch.tokens)
+    monkeypatch.setattr(TrainedRun, "masked_batches", lambda run: [batch])
+    monkeypatch.setattr(gates, "finetune_with_gates", lambda run, steps, penalty: (copy.deepcopy(model), some))
+    section = gates_section.make(trained_run_of(model), HeadsOptions(gates=1))
+    tuned, removed = section.models["gated"]
+    assert removed == ([] if stay else [(0, 0), (1, 2)])
+    assert ("still has the closed heads" in section.text) == stay
+    remove_heads(tuned.model, removed)
+    torch.testing.assert_close(tuned.model(batch.tokens), expected)
 
 
 def test_a_model_is_fine_tuned_with_dropout(bert_of, batch):

@@ -163,6 +163,7 @@ def test_heads_whose_position_bias_is_shared_cannot_be_taken_out(bert_of):
     for position in ("relative", "alibi"):
         with pytest.raises(Mistake, match=r"\(model\.position\) have a bias for every head of the softmax"):
             remove_heads(bert_of("multi_head", position=position), [(0, 1)])
+        assert remove_heads(bert_of("multi_head", position=position), []) == 2 * [[0, 1, 2]]
     assert remove_heads(bert_of("talking_heads", position="relative"), [(0, 1)]) == [[0, 2], [0, 1, 2]]
 
 

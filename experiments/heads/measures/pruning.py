@@ -78,10 +78,11 @@ def loss_without_each(model: Transformer, batches: Sequence[Batch], layer: int) 
 def remove_heads(model: Transformer, removed: Iterable[Head]) -> list[list[int]]:
     """Remove the heads from the model for good, in place; returns a list of the remaining heads for each layer.
 
-    Raises Mistake.
+    Raises Mistake if there is a head to remove and the model does not allow it.
     """
-    check_removable(model, "removing heads")
     removed_heads = set(removed)
+    if removed_heads:
+        check_removable(model, "removing heads")
     kept_heads = [
         [h for h in range(heads) if (layer, h) not in removed_heads] for layer, heads in enumerate(value_heads(model))
     ]

@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from experiments.heads import figures
-from experiments.heads.hooks import value_heads
+from experiments.heads.hooks import heads_have_biases, value_heads
 from experiments.heads.measures import importance, l0_gates, pruning
 from experiments.heads.options import HeadsOptions
 from experiments.heads.section import Section, layer_head_matrix
 from experiments.heads.trained_run import TrainedRun
+
+KEPT = (
+    "The model in heads/gated still has the closed heads, with columns of 0 in the output map. Its positions have a "
+    "bias for every head of the softmax, so no head can be removed."
+)
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
@@ -24,6 +29,7 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         for head, gate in enumerate(of_layer.tolist(), 1)
     ]
     closed = [(row["layer"] - 1, row["head"] - 1) for row in rows if row["gate"] == 0]
+    removed = [] if heads_have_biases(model) else closed
     total = sum(value_heads(model))
     loss_before = pruning.loss_without_heads(run.model, batches, [])
     loss_after = pruning.loss_with_gates(model, batches, gates)
@@ -38,10 +44,11 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
             if closed
             else ""
         )
+        + ("" if removed == closed else f" {KEPT}")
     )
     picture = figures.layer_head_heatmaps(
         {"gate: 0 for a head that is closed": layer_head_matrix(rows, "gate")}, columns=1
     )
     l0_gates.fold_gates(model, gates)
-    models = {"gated": (replace(run, model=model), closed)}
+    models = {"gated": (replace(run, model=model), removed)}
     return Section("Heads behind gates", text, {"gates": picture}, {"gates": rows}, models=models)
