@@ -54,10 +54,11 @@ def learner_on(batch, model, seed=0):
     return OneBatch(model, forward, None, batch, optimizers, batch_size=5, micro_batch=5, clip=None)
 
 
+@pytest.mark.parametrize("position", ["rotary", "relative", "alibi"])
 @pytest.mark.parametrize("variant", ["multi_head", "talking_heads", "additive", "general_bilinear"])
 @pytest.mark.parametrize("output", [True, False])
-def test_equal_heads_stay_equal_unless_their_output_maps_differ(bert_of, batch, variant, output):
-    model = bert_of(variant)
+def test_equal_heads_stay_equal_unless_their_output_maps_differ(bert_of, batch, variant, position, output):
+    model = bert_of(variant, position=position)
     make_heads_equal(model, output=output)
     assert head_spread(model, batch.tokens) == 0
     learner = learner_on(batch, model)
@@ -65,6 +66,15 @@ def test_equal_heads_stay_equal_unless_their_output_maps_differ(bert_of, batch, 
         learner.take(step, OPTIMIZER.learning_rate)
     # a bilinear head has no values of its own, but its query parts as well
     assert head_spread(model, batch.tokens) < 1e-9 if output else head_spread(model, batch.tokens) > 1e-3
+
+
+@pytest.mark.parametrize("variant", options("variant"))
+def test_equal_heads_start_equal_with_any_position(bert_of, batch, variant):
+    for position in ("rotary", "relative", "alibi"):
+        model = bert_of(variant, position=position)
+        if model.layers[0].attention.prunable:
+            make_heads_equal(model)
+            assert head_spread(model, batch.tokens) == 0
 
 
 def test_the_verdict_is_about_the_last_step():

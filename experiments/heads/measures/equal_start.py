@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.heads.hooks import read_stages
+from experiments.heads.hooks import heads_have_biases, read_stages
 from experiments.heads.trained_run import TrainedRun
 from experiments.model.transformer import Transformer
 from experiments.tasks.pretraining import Pretraining
@@ -69,8 +69,16 @@ def train_and_measure_spread(run: TrainedRun, start: str, steps: int) -> list[fl
 def make_heads_equal(model: Transformer, *, output: bool = True) -> None:
     """Make every value head of a layer a copy of the first one, with all parameters that only this head uses, in place.
 
+    If the model's positions have a bias for every head, every head gets that of the first one.
+
     output: also copy its columns of the output map.
     """
+    if heads_have_biases(model):
+        positions = model.get_submodule("relative")
+        with torch.no_grad():
+            for biases in (*positions.parameters(), *positions.buffers()):
+                # the last dimension is that of the heads
+                biases.copy_(biases[..., :1].clone())
     for layer in model.layers:
         attention: Any = layer.attention
         output_map = attention.output.weight.detach().clone()
