@@ -53,7 +53,8 @@ class Dataset(NamedTuple):
     validation: Packed
     test: Packed | None
     tokenizer: Tokenizer
-    unigram: np.ndarray  # [vocabulary] int64: how often a token occurs in the training documents; special tokens 0
+    # [vocabulary] int64: how often a token occurs in the training documents, or in the targets of pairs; special 0
+    unigram: np.ndarray
     identity: dict[str, Any]  # corpus, tokenizer and splits, JSON-able, for the record
     sequences: dict[str, str]  # digest of the tokens, by the name of their folder in the cache
     remark: str = ""  # what a run should say of its data

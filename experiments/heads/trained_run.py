@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -27,6 +28,7 @@ from experiments.training.step.learner import Learner, learner_of
 from experiments.training.step.micro_batches import split
 
 TOKENS_AT_ONCE = 1 << 11  # whose maps are in memory at once
+ROWS_AT_ONCE = 1 << 14  # of the training split, which are counted at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,22 @@ class TrainedRun:
     def tokenizer(self) -> Tokenizer:
         """The run's own tokenizer."""
         return self.dataset.tokenizer
+
+    @functools.cached_property
+    def token_counts(self) -> dict[str, Tensor]:
+        """How often a token occurs in the training text, int64 [vocabulary], by the input of the model that reads it.
+
+        The two inputs of an encoder-decoder differ in this only if they are sides of sentence pairs.
+        """
+        targets = torch.from_numpy(self.dataset.unigram.copy())
+        if not self.settings.data.holds_pairs:
+            return {"tokens": targets, "decoder_tokens": targets}
+        sources = torch.zeros_like(targets)
+        # a row is the source, then the target
+        side = self.dataset.train.tokens[:, : self.dataset.train.tokens.shape[1] // 2]
+        for first in range(0, len(side), ROWS_AT_ONCE):
+            sources += torch.from_numpy(np.bincount(side[first : first + ROWS_AT_ONCE].ravel(), minlength=len(sources)))
+        return {"tokens": sources, "decoder_tokens": targets}
 
     @property
     def micro_batch(self) -> int:

@@ -94,7 +94,7 @@ def trained_run_of() -> Callable[[encoder.Architecture], TrainedRun]:
         packed = Packed("validation", tokens, tokens.size, tokens.size, 1)
         tokenizer: Any = SimpleNamespace(special=frozenset({CLS}))
         unigram = np.arange(VOCABULARY, 0, -1)
-        config: Any = SimpleNamespace(length=LENGTH)
+        config: Any = SimpleNamespace(length=LENGTH, data=SimpleNamespace(holds_pairs=False))
         objective: Any = SimpleNamespace(architecture="encoder")
         dataset = Dataset(packed, packed, None, tokenizer, unigram, {}, {})
         return TrainedRun("known", config, model, objective, dataset, len(tokens))

@@ -61,7 +61,7 @@ def test_each_part_attends_from_its_own_tokens_to_its_own_memory(translator, sid
 
 def test_the_bound_of_the_entropy_is_that_of_the_tokens_attended_to(translator, sides):
     run = SimpleNamespace(model=translator, text_batches=lambda: [sides], is_special=lambda tokens: tokens == 0)
-    run.dataset = SimpleNamespace(unigram=np.ones(VOCABULARY))
+    run.token_counts = dict.fromkeys(sides, torch.ones(VOCABULARY, dtype=torch.int64))
     section = roles.make(run, HeadsOptions())
     bounds = "ln 5 = 1.61 nats (encoder), ln 3 = 1.10 nats (decoder), ln 5 = 1.61 nats (cross)"
     assert f"Entropy is at most {bounds};" in section.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -79,6 +80,19 @@ def test_the_rarest_tokens_are_of_the_smallest_count_and_never_special():
     tokens = torch.tensor([[0, 3, 2, 3, 1], [0, 2, 2, 1, 1]])
     counts, special = torch.tensor([0, 100, 10, 1]), tokens == 0
     assert is_rarest(tokens, special, counts).int().tolist() == [[0, 1, 0, 1, 0], [0, 1, 1, 0, 0]]
+
+
+def test_the_tokens_of_sources_are_counted_in_sources(bert_of, trained_run_of, monkeypatch):
+    run = trained_run_of(bert_of("multi_head"))
+    assert all(counts.tolist() == run.dataset.unigram.tolist() for counts in run.token_counts.values())
+    monkeypatch.setattr("experiments.heads.trained_run.ROWS_AT_ONCE", 2)
+    # sources of the tokens 5 to 8, of which 8 is rare, and targets of others
+    rows = np.array([[5, 5, 6, 7, 9, 9, 9, 9], [5, 6, 6, 7, 9, 9, 9, 9], [5, 7, 8, 5, 9, 9, 9, 9]], dtype=np.uint16)
+    pairs = SimpleNamespace(data=SimpleNamespace(holds_pairs=True))
+    dataset = run.dataset._replace(train=run.dataset.train._replace(tokens=rows))
+    counts = replace(run, settings=pairs, dataset=dataset).token_counts
+    assert counts["tokens"][5:10].tolist() == [5, 3, 3, 1, 0] and len(counts["tokens"]) == len(run.dataset.unigram)
+    assert counts["decoder_tokens"].tolist() == run.dataset.unigram.tolist()
 
 
 def test_distances_are_the_jensen_shannon_divergence():

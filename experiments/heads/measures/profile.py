@@ -109,7 +109,7 @@ def _rows(part: Part, layer: int, means: dict[str, list[float]]) -> Iterator[dic
 def _quantities(run: TrainedRun, part: Part, weights: Tensor, memory_BM: Tensor) -> dict[str, Tensor]:
     """Each [B, H, N], or [B, 1, N] for all heads. Offsets are those of positions of one text."""
     special = run.is_special(memory_BM)
-    rare = is_rarest(memory_BM, special, torch.from_numpy(run.dataset.unigram.copy()))
+    rare = is_rarest(memory_BM, special, run.token_counts[part.memory])
     share, several = entropy_share(weights)
     quantities = {
         "entropy": entropy(weights),
