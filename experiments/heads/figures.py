@@ -245,10 +245,10 @@ def projection_distances(distances: Mapping[str, Sequence[float | None]], chance
 
 @styled
 def effective_ranks(ranks: Mapping[str, Array], lines: Mapping[str, int]) -> Figure:
-    """The effective ranks [L, H] of the heads' logits, before mixing, after it, or both. `lines`: for comparison."""
+    """The effective ranks [L, H] of the heads' logits: QK^T, before the softmax, or both. `lines`: for comparison."""
     figure, ((axes,),) = new_figure(1, 1, 2.9)
     random = np.random.default_rng(0)
-    styles = {"before mixing": (-0.16, BLUE), "after mixing": (0.16, ORANGE)}
+    styles = {"for QK^T": (-0.16, BLUE), "before the softmax": (0.16, ORANGE)}
     for label, matrix in ranks.items():
         shift, colour = styles[label]
         for layer, heads in enumerate(matrix, 1):

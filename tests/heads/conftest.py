@@ -85,16 +85,18 @@ def known(bert_of: Callable[..., encoder.Architecture]) -> encoder.Architecture:
 
 
 @pytest.fixture(scope="session")
-def trained_run_of() -> Callable[[encoder.Architecture], TrainedRun]:
+def trained_run_of() -> Callable[..., TrainedRun]:
     """The model as a run, on sequences of [CLS] and seven tokens; the higher the token, the rarer."""
 
-    def make(model: encoder.Architecture) -> TrainedRun:
+    def make(model: encoder.Architecture, position: str = "rotary") -> TrainedRun:
         tokens = np.random.default_rng(0).integers(1, VOCABULARY, (6, LENGTH)).astype(np.uint16)
         tokens[:, 0] = CLS
         packed = Packed("validation", tokens, tokens.size, tokens.size, 1)
         tokenizer: Any = SimpleNamespace(special=frozenset({CLS}))
         unigram = np.arange(VOCABULARY, 0, -1)
-        config: Any = SimpleNamespace(length=LENGTH, data=SimpleNamespace(holds_pairs=False))
+        config: Any = SimpleNamespace(
+            length=LENGTH, data=SimpleNamespace(holds_pairs=False), model=SimpleNamespace(position=position)
+        )
         objective: Any = SimpleNamespace(architecture="encoder")
         dataset = Dataset(packed, packed, None, tokenizer, unigram, {}, {})
         return TrainedRun("known", config, model, objective, dataset, len(tokens))

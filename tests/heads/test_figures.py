@@ -70,8 +70,8 @@ def test_heads_that_hardly_differ_lie_on_each_other(apart, shown):
 
 def test_the_names_of_ranks_and_their_legend_cover_no_head():
     ranks = np.array([12 * [16.0], 12 * [17.0]])
-    by_mixing = {"before mixing": ranks, "after mixing": ranks}
-    figure = figures.effective_ranks(by_mixing, {"key size d_k = 16": 16, "length N = 64": 64})
+    by_stage = {"for QK^T": ranks, "before the softmax": ranks}
+    figure = figures.effective_ranks(by_stage, {"key size d_k = 16": 16, "length N = 64": 64})
     FigureCanvasAgg(figure).draw()
     (axes,) = figure.axes
     plot = axes.get_window_extent()

@@ -71,7 +71,10 @@ def test_the_bound_of_the_entropy_is_that_of_the_tokens_attended_to(translator, 
 
 def run_on(model, batch):
     """A run that reads the batch; its model is a copy, because its precision changes."""
-    return SimpleNamespace(model=copy.deepcopy(model), masked_batches=lambda: iter([batch]), has_two_sides=True)
+    settings = SimpleNamespace(model=SimpleNamespace(position="relative"))
+    return SimpleNamespace(
+        model=copy.deepcopy(model), masked_batches=lambda: iter([batch]), has_two_sides=True, settings=settings
+    )
 
 
 def test_padding_has_no_rank_and_no_weights_to_match(translator, sides):
@@ -91,6 +94,9 @@ def test_the_rank_of_logits_between_two_sequences_is_at_most_the_length_of_the_s
     encoder, decoder, cross = (f"h d_k = 12 and {limit}," for limit in ("N = 5", "N = 3", "min(N, M) = 3"))
     assert encoder in section.text and decoder in section.text and cross in section.text
     assert max(row["numerical_rank"] for row in section.tables["rank"] if row["attention"] == "cross") <= 3
+    # positions of two sequences have no bias
+    assert section.text.count("before the softmax, after P_l and the bias of the positions.") == 2
+    assert section.text.count("before the softmax, after P_l.") == 1
 
 
 def test_an_encoder_is_one_part_without_a_name(bert_of):

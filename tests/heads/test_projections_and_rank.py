@@ -105,9 +105,26 @@ def test_the_rank_of_logits_is_the_key_size_until_they_mix(bert_of, batch):
 def test_only_products_have_a_rank_before_mixing(bert_of, trained_run_of, variant, is_product):
     section = rank.make(trained_run_of(bert_of(variant, key_size=2).float()), HeadsOptions())
     assert ("logits" in {row["stage"] for row in section.tables["rank"]}) == is_product
-    assert ("2.0 before mixing" in section.text) == is_product == ("are not QK^T" not in section.text)
+    assert ("2.0 for QK^T" in section.text) == is_product == ("are not QK^T" not in section.text)
     legend = [text.get_text() for text in section.figures["rank"].axes[0].get_legend().get_texts()]
-    assert legend == (["before mixing"] if is_product else []) + ["after mixing"]
+    assert legend == (["for QK^T"] if is_product else ["before the softmax"])
+
+
+@pytest.mark.parametrize(
+    ("variant", "position", "found"),
+    [
+        ("multi_head", "rotary", "2.0 for QK^T."),
+        ("multi_head", "alibi", "2.0 for QK^T and 8.0 before the softmax, after the bias of the positions."),
+        ("weights_only", "relative", "2.0 for QK^T and 8.0 before the softmax, after the bias of the positions."),
+        ("talking_heads", "rotary", "2.0 for QK^T and 6.0 before the softmax, after P_l."),
+        ("talking_heads", "alibi", "2.0 for QK^T and 8.0 before the softmax, after P_l and the bias of the positions."),
+    ],
+)
+def test_what_raises_the_rank_is_said(bert_of, trained_run_of, variant, position, found):
+    run = trained_run_of(bert_of(variant, key_size=2, position=position).float(), position)
+    section = rank.make(run, HeadsOptions())
+    assert f"the mean numerical rank is {found}" in section.text
+    assert ("mixed_logits" in {row["stage"] for row in section.tables["rank"]}) == ("softmax, " in found)
 
 
 def test_logits_of_a_rank_are_matched_at_that_rank():

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from attention.kernels.problem import Stage
+from attention.layers.mixed import MixedAttention
+from experiments.failures.wording import joined
 from experiments.heads import figures
 from experiments.heads.hooks import has_stages, read_stages
 from experiments.heads.measures import rank
@@ -19,9 +21,10 @@ from experiments.heads.options import HeadsOptions
 from experiments.heads.parts import Part
 from experiments.heads.section import Findings, Section, layer_head_matrix, over_parts
 from experiments.heads.trained_run import TrainedRun
+from experiments.settings.position import POSITION_KINDS
 
 RANK_SEQUENCES = 8
-MIXING: dict[Stage, str] = {"logits": "before mixing", "mixed_logits": "after mixing"}
+NAMES: dict[Stage, str] = {"logits": "for QK^T", "mixed_logits": "before the softmax"}
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
@@ -30,7 +33,7 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         return None
     inputs, is_text = _read(run)
     model = run.model.double()
-    stages = [stage for stage in MIXING if has_stages(model, stage)]
+    stages = [stage for stage in NAMES if has_stages(model, stage)]
     try:
         layers = read_stages(model, inputs, *stages, "weights")
     finally:
@@ -38,9 +41,9 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     found = over_parts(model, functools.partial(_ranks, run, layers, is_text))
     matrix, limit = ("N x M", "the smaller of N and M") if run.has_two_sides else ("N x N", "N")
     text = (
-        f"The logits QK^T of a head are an {matrix} matrix of rank at most d_k. Mixed over h heads they can reach h "
-        f"d_k, or {limit}. {found.text} A second picture compares the weights of logits that are cut down to each rank "
-        "with the true weights."
+        f"The logits QK^T of a head are an {matrix} matrix of rank at most d_k. Mixed over h heads by P_l they can "
+        f"reach h d_k, or {limit}; a bias of the positions can give them any rank. {found.text} A second picture "
+        "compares the weights of logits that are cut down to each rank with the true weights."
     )
     return Section("The bottleneck", text, found.figures, found.tables)
 
@@ -69,7 +72,9 @@ def _ranks(run: TrainedRun, attentions: list[dict[str, Tensor]], is_text: dict[s
     allowed = [(stages["weights"] != 0) & is_text_BN[:, None, :, None] for stages in layers]
     length = max(int(maps.any(-1).sum(-1).minimum(maps.any(-2).sum(-1)).max()) for maps in allowed)
     ranks = [2**power for power in range(10) if 2**power <= length]
-    shown = {stage: when for stage, when in MIXING.items() if stage in layers[0]}
+    shown = {stage: name for stage, name in NAMES.items() if stage in layers[0]}
+    if "logits" in shown and all(torch.equal(stages["logits"], stages["mixed_logits"]) for stages in layers):
+        del shown["mixed_logits"]
     rows = [
         {"layer": layer, "stage": stage, "head": head, "numerical_rank": numerical, "effective_rank": effective}
         for layer, (stages, allowed_BHNM) in enumerate(zip(layers, allowed, strict=True), 1)
@@ -85,16 +90,14 @@ def _ranks(run: TrainedRun, attentions: list[dict[str, Tensor]], is_text: dict[s
         for layer, values in enumerate(divergences, 1)
         for r, value in zip(ranks, values, strict=True)
     ]
-    by_mixing = {when: [row for row in rows if row["stage"] == stage] for stage, when in shown.items()}
+    by_name = {name: [row for row in rows if row["stage"] == stage] for stage, name in shown.items()}
     sizes = run.model.attentions[part.places[0]].sizes
     heads, key_size = sizes.key_heads, sizes.key_size
     length_name = "N" if part.queries == part.memory else "min(N, M)"
-    means = [
-        f"{np.mean([row['numerical_rank'] for row in of_stage]):.1f} {when}" for when, of_stage in by_mixing.items()
-    ]
+    means = [f"{np.mean([row['numerical_rank'] for row in of_stage]):.1f} {name}" for name, of_stage in by_name.items()]
     text = (
         f"With d_k = {key_size}, h d_k = {heads * key_size} and {length_name} = {length}, the mean numerical rank is "
-        f"{' and '.join(means)}."
+        f"{' and '.join(means)}{_after(run, part) if 'mixed_logits' in shown else ''}."
     )
     if "logits" not in shown:
         text = f"The logits of this attention are not QK^T, so d_k does not bound their rank. {text}"
@@ -103,12 +106,22 @@ def _ranks(run: TrainedRun, attentions: list[dict[str, Tensor]], is_text: dict[s
         lines = {f"key size d_k = length {length_name} = {length}": length}
     if heads * key_size < length:
         lines[f"h d_k = {heads * key_size}"] = heads * key_size
-    effective = {when: layer_head_matrix(of_stage, "effective_rank") for when, of_stage in by_mixing.items()}
+    effective = {name: layer_head_matrix(of_stage, "effective_rank") for name, of_stage in by_name.items()}
     pictures = {
         "rank": figures.effective_ranks(effective, lines),
         "matching": figures.rank_divergences(ranks, divergences, key_size),
     }
     return Findings(pictures, {"rank": rows, "matching": matching}, text)
+
+
+def _after(run: TrainedRun, part: Part) -> str:
+    """What is applied to QK^T before the softmax, as the end of a sentence."""
+    attention = run.model.attentions[part.places[0]]
+    mixes = isinstance(attention, MixedAttention) and attention.logits_projection.mixes
+    # positions of two sequences have no bias
+    biased = POSITION_KINDS[run.settings.model.position].bias is not None and part.queries == part.memory
+    applied = [name for name, applies in (("P_l", mixes), ("the bias of the positions", biased)) if applies]
+    return f", after {joined(applied)}" if applied else ""
 
 
 def _mean_ranks(logits_BHNM: Tensor, allowed_BHNM: Tensor) -> Iterator[tuple[float, float]]:
