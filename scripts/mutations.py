@@ -189,14 +189,14 @@ MUTATIONS = [
     Mutation("experiments/statistics/holm.py", "            break", "            continue", "statistics/test_holm.py"),
     Mutation(
         "experiments/statistics/comparison.py",
-        "strict = {comparison.word(level / len(comparisons))",
-        "strict = {comparison.word(level)",
+        "share = level / len(comparisons)",
+        "share = level",
         "statistics/test_comparison.py",
     ),
     Mutation(
         "experiments/statistics/comparison.py",
-        '*(count * of_one["reversed"]',
-        '*(of_one["reversed"]',
+        "len(p_values) * contradicted",
+        "contradicted",
         "statistics/test_comparison.py",
     ),
     Mutation(
@@ -238,8 +238,8 @@ MUTATIONS = [
     ),
     Mutation(
         "experiments/statistics/comparison.py",
-        "(end > ALPHA or end >= level)",
-        "True",
+        '1.0 if p_values["holds"] <= ALPHA else p_values["no difference"]',
+        'p_values["no difference"]',
         "statistics/test_comparison.py",
     ),
     Mutation(
