@@ -56,7 +56,7 @@ def make(tmp_path: Path) -> Make:
             result = {"status": status, "reason": None, "seed": chosen["seed"], "config": chosen, "steps": 40}
             result |= {"validation_loss": loss, "perplexity": math.exp(loss), "unigram_loss": 6.5, "tokens": 4000}
             result |= {"tokens_per_second": speed, "peak_memory_bytes": int(memory), "wall_seconds": 4.0}
-            result |= {"parameters": {"total": 10**6}, "backend": "blocked", "bits_per_byte": 2.0}
+            result |= {"parameters": {"total": 10**6}, "backend": "blocked", "bits_per_byte": 2.0, "late_gain": 0.0}
             leave_result(folder, **result)
         return folder
 
