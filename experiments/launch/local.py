@@ -29,13 +29,18 @@ def train_cells(
     A cell that fails does not stop the others. Each cell gives the same numbers as alone. Raises Mistake if there is no
     room for so many workers, and Interrupted.
     """
-    earlier = [earlier_outcome(cell) for cell in cells]
-    to_train = [cell for cell, outcome in zip(cells, earlier, strict=True) if outcome is None]
+    # several cells may be one run, such as equal rows of a table
+    folders = [folder_of(cell).path for cell in cells]
+    runs = dict(zip(folders, cells, strict=True))
+    earlier = {folder: earlier_outcome(cell) for folder, cell in runs.items()}
+    to_train = [cell for folder, cell in runs.items() if earlier[folder] is None]
     pool = pool_for(to_train or cells, workers, per_device)
     prepare_corpora(to_train)
-    with SweepProgress(len(cells), console).shown(earlier) as progress, fork_server(to_train, console) as server:
+    shown = SweepProgress(len(runs), console).shown([*earlier.values()])
+    with shown as progress, fork_server(to_train, console) as server:
         trained = iter(run_cells(to_train, pool, server, progress.watch, progress.end))
-    return [outcome or next(trained) for outcome in earlier]
+    outcomes = {folder: outcome or next(trained) for folder, outcome in earlier.items()}
+    return [outcomes[folder] for folder in folders]
 
 
 def prepare_corpora(cells: Sequence[Settings], *, to_train: bool = True) -> None:

@@ -13,6 +13,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
 from pydantic import ValidationError
 
+from experiments.cells.cell import folder_of
 from experiments.config.command_line import MULTIRUN_FLAGS, CommandLine, check_overrides
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.compose_many import Composer
@@ -24,7 +25,7 @@ from experiments.config.validation_messages import sentences
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
 from experiments.failures.unread import check_none_idle
-from experiments.failures.wording import did_you_mean
+from experiments.failures.wording import did_you_mean, joined
 from experiments.files.digest import digest
 from experiments.launch.check_cells import check_cell, refuse
 from experiments.launch.hydra_settings import (
@@ -38,6 +39,7 @@ from experiments.launch.hydra_settings import (
     without_details,
     written,
 )
+from experiments.record.dotted import leaves
 from experiments.record.result_numbers import FIELDS, OF_SOME_RUNS, not_one_number
 from experiments.search.space import NumberRange, Space, space_of
 from experiments.settings.group import Group
@@ -223,7 +225,24 @@ def _checked(grid: Iterable[Combination], launcher: str, overrides: list[str], a
             wrong.append((label, mistake))
     refuse(wrong, len(wrong) + len(cells))
     check_none_idle(overrides, (cell.idle() for cell in cells), are_all)
-    return list({repr(cell.model_dump()): cell for cell in reversed(cells)}.values())[::-1]
+    return _distinct(cells)
+
+
+def _distinct(cells: Iterable[Settings]) -> list[Settings]:
+    """The cells, each once. Raises Mistake for cells that differ only in settings on which no number of a run depends,
+    because they have one run folder.
+    """
+    distinct: dict[Path, Settings] = {}
+    for cell in cells:
+        other = distinct.setdefault(folder_of(cell).path, cell)
+        both = zip(leaves(other.model_dump()), leaves(cell.model_dump()), strict=True)
+        if differing := [key for (key, one), (_, two) in both if one != two]:
+            these = "this" if len(differing) == 1 else "these"
+            raise Mistake(
+                f"{joined(differing)}: cells that differ only in {these} are one run",
+                "give one value, or a sweep of each value a folder of its own, runs=FOLDER",
+            )
+    return list(distinct.values())
 
 
 def labelled_with_sweep(settings: Settings, name: str) -> Settings:

@@ -41,6 +41,13 @@ def test_equal_cells_are_trained_once():
     assert sizes(["heads=6,6"], ["-m"]) == [("multi_head", 6)]
 
 
+def test_cells_that_would_be_one_run_are_refused():
+    for word, key in (("logger.project=a,b", "logger.project"), ("cache=x,y", "cache")):
+        with pytest.raises(Mistake, match=rf"^{key}: cells that differ only in this are one run(.|\n)*runs=FOLDER"):
+            plan(CommandLine([word, "heads=6,12"], ["-m"]))
+    assert sizes(["runs=a,b"], ["-m"]) == 2 * [("multi_head", 6)]
+
+
 def test_one_configuration_is_no_sweep():
     single = plan(CommandLine(["heads=12"], []))
     assert isinstance(single, SingleRun)

@@ -27,6 +27,7 @@ from experiments.config.compose import compose
 from experiments.config.hydra_messages import OF_HYDRA
 from experiments.failures.failure import Mistake
 from experiments.launch import hydra_job, sweep
+from experiments.launch.local import train_cells
 from experiments.launch.output import SweepProgress, print_cells
 from experiments.measure.cores import usable
 from experiments.processes import child
@@ -337,6 +338,14 @@ def test_cells_side_by_side_are_those_of_one_by_one_and_compare_says_what_their_
     counts = {runs: {json.loads(path.read_text())["cells_at_once"] for path in Path(runs).glob("*/result.json")}
               for runs in ("runs", "one")}  # fmt: skip
     assert counts == {"runs": {2}, "one": {1}}
+
+
+def test_cells_that_are_one_run_are_trained_once_and_share_its_outcome(tiny, tmp_path, monkeypatch):
+    """Such as two equal rows of a table."""
+    monkeypatch.setattr("experiments.cells.resources.usable", lambda: [0, 1, 2])
+    cells = [compose([*tiny, f"logger.project={name}", f"runs={tmp_path / 'runs'}"]) for name in "ab"]
+    outcomes = train_cells(cells, Console(file=io.StringIO()))
+    assert [outcome.done for outcome in outcomes] == [True, True] and outcomes[0].folder == outcomes[1].folder
 
 
 def test_a_dry_run_shows_the_reason_of_a_cell_that_its_sweep_could_not_train(tiny, tmp_path):
