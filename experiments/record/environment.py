@@ -17,8 +17,8 @@ from experiments.processes.environment_variables import TUNED
 from experiments.settings.plugins import code_folders
 
 PACKAGES = (
-    "torch", "numpy", "datasets", "hydra-core", "omegaconf", "pydantic", "rich",
-    "safetensors", "tokenizers", "typer", "wandb",
+    "torch", "numpy", "datasets", "hydra-core", "nltk", "omegaconf", "pydantic", "rich", "sacrebleu",
+    "safetensors", "scikit-learn", "scipy", "tokenizers", "typer", "wandb",
 )  # fmt: skip
 COMPUTING = ("Python", "numpy", "tokenizers")
 STARTED = "%Y-%m-%dT%H:%M:%S%z"  # the form of the time of a start

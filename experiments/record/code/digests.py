@@ -50,8 +50,9 @@ FINETUNED_ROOTS = (
     "experiments.tasks.finetuning.objective",
     "experiments.tasks.finetuning.weights",
 )
-# modules whose imports are followed, with those that score a task; other modules check, store and show
-SCORED = ("answers", "labelled", "scores", "squad")
+# modules whose imports are followed, with those that give a task its targets and scores; the others of a task make the
+# windows of its examples, which have a FORMAT
+SCORED = ("answers", "cmrc", "kind", "labelled", "scores", "squad")
 FOLLOWED: tuple[str, ...] = (
     "attention.",
     "experiments.objectives.",

@@ -1,8 +1,9 @@
-"""The scores of a task with labels or numbers, by scikit-learn and scipy."""
+"""The scores of a task with labels or numbers, by scikit-learn, scipy and the standard library."""
 
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable
 
 import numpy as np
@@ -37,19 +38,20 @@ def matthews(predicted: Values, true: Values) -> float:
 
 
 def pearson(predicted: Values, true: Values) -> float:
-    """Pearson's correlation, in float64, -1 to 1; nan where one side is constant."""
-    from scipy.stats import pearsonr
+    """Pearson's correlation, -1 to 1; nan where one side is constant.
 
-    # predictions of a model are float32, in which scipy would sum
-    predicted, true = predicted.astype(np.float64), true.astype(np.float64)
-    return float(pearsonr(predicted, true).statistic) if _vary(predicted, true) else math.nan
+    Its sums are exact. Those of numpy and scipy depend on the number of threads.
+    """
+    if not _vary(predicted, true):
+        return math.nan
+    return statistics.correlation(predicted.astype(np.float64).tolist(), true.astype(np.float64).tolist())
 
 
 def spearman(predicted: Values, true: Values) -> float:
     """Spearman's rank correlation, -1 to 1; nan where one side is constant."""
-    from scipy.stats import spearmanr
+    from scipy.stats import rankdata
 
-    return float(spearmanr(predicted, true).statistic) if _vary(predicted, true) else math.nan
+    return pearson(rankdata(predicted), rankdata(true))
 
 
 def _vary(*values: Values) -> bool:

@@ -13,6 +13,7 @@ from attention.kernels import kernel_modules
 from experiments.config.compose import compose
 from experiments.record.code import digests as module
 from experiments.record.code.digests import DECIDING, code_digests, differing
+from experiments.record.code.source import module_source
 from experiments.record.dotted import value_at
 from experiments.settings.norm import NORM_KINDS
 from experiments.settings.position import POSITION_KINDS
@@ -124,10 +125,23 @@ def test_it_imports_nothing_heavy_and_is_quick_from_the_second_cell_on(gated):
 
 def test_a_fine_tuned_run_computes_with_its_head_and_its_task_too(gated):
     finetuned = code_digests(gated | {"task": {"kind": "span"}}, "compiled")
-    names = ("objective", "weights", "kinds/span", "answers", "squad")
+    names = ("objective", "weights", "kinds/span", "kind", "answers", "squad", "cmrc")
     task = {f"experiments/tasks/finetuning/{name}.py" for name in names}
     head = {"experiments/model/finetuned_encoder.py"}
     assert finetuned.keys() - code_digests(gated, "compiled").keys() == task | head
+
+
+@pytest.mark.parametrize("kind", ["span", "classification", "regression"])
+def test_what_a_task_computes_with_counts_or_makes_windows_which_have_a_version(gated, kind):
+    room = "experiments/tasks/finetuning"
+    assert (ROOT / room / "kinds" / f"{kind}.py").is_file() and len([*(ROOT / room / "kinds").glob("[a-z]*.py")]) == 3
+    covered = {name for name in code_digests(gated | {"task": {"kind": kind}}, None) if name.startswith(f"{room}/")}
+    modules = [module_source(ROOT / name) for name in covered if ":" not in name]
+    names = {name for each in modules for name in each.imported_names(room.replace("/", "."))}
+    files = {f"{room}/{name.split('.')[3]}.py" for name in names if name.startswith(f"{room.replace('/', '.')}.")}
+    assert files - covered <= {
+        f"{room}/{name}.py" for name in ("rows", "windows", "kinds", "task", "examples", "features")
+    }
 
 
 def test_only_the_optimizer_that_trains_counts_and_none_for_a_run_that_is_imported(gated):

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import pearsonr, spearmanr
 
 from experiments.tasks.finetuning.scores import score
 
@@ -39,6 +40,18 @@ def test_pearson_s_correlation_of_single_precision_is_computed_in_double():
     told = (true + chance.normal(size=1500)).astype(np.float32)
     in_double = np.corrcoef(told.astype(np.float64), true.astype(np.float64))[0, 1]
     assert score("pearson", told, true) == pytest.approx(in_double, rel=1e-12)
+
+
+@pytest.mark.parametrize("metric", ["pearson", "spearman"])
+def test_a_correlation_is_the_same_to_the_last_digit_however_its_sums_are_split(metric):
+    """Sums of floats depend on their order unless they are exact, and threads change the order."""
+    chance = np.random.default_rng(0)
+    true = chance.normal(size=4000)
+    told = true + chance.normal(size=4000)
+    orders = (chance.permutation(4000) for _ in range(8))
+    assert len({score(metric, told[order], true[order]) for order in orders}) == 1
+    by_scipy = {"pearson": pearsonr, "spearman": spearmanr}[metric](told, true).statistic
+    assert score(metric, told, true) == pytest.approx(by_scipy, rel=1e-12)
 
 
 @pytest.mark.parametrize("metric", ["f1", "matthews", "pearson", "spearman"])
