@@ -31,7 +31,7 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
     if len({folder.path.resolve() for folder in folders}) < len(folders):
         raise Mistake(f"{' and '.join(names)}: are the same run", "name one, or two that differ")
     for folder in folders:
-        check_writable(folder.path / MEASURED_HEADS)
+        check_writable(folder.path / MEASURED_HEADS / "index.html")
     # read once, and before anything is opened
     _ = options.trees
     from experiments.heads.output import save_sections, share_scales, undrawable_tokens, write_page

@@ -231,7 +231,8 @@ def check_writable(path: Path) -> None:
     Nothing is left behind.
     """
     with disk_errors(path):
-        folder = next(each for each in (path, *path.parents) if each.is_dir())
+        # only a file at the path itself would be replaced; with one above it, or a link to nothing, the next line fails
+        folder = path if path.is_dir() else next(each for each in path.parents if os.path.lexists(each))
         with tempfile.TemporaryFile(dir=folder):
             pass
 

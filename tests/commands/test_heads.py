@@ -163,7 +163,12 @@ def test_a_folder_that_cannot_be_written_is_refused_before_anything_is_read(open
     (run := open_folder / "run").mkdir()
     (run / "config.yaml").touch()
     run.chmod(0o555)
-    with as_another_user(), pytest.raises(RunFolderError, match="run/heads: permission denied; name a copy of the run"):
+    said = "run/heads/index.html: permission denied; name a copy of the run"
+    with as_another_user(), pytest.raises(RunFolderError, match=said):
+        command.show_heads(["run"], open_folder, HeadsOptions())
+    run.chmod(0o755)
+    (run / "heads").touch()
+    with pytest.raises(RunFolderError, match=r"heads/index.html: a file stands where a folder should be; remove it"):
         command.show_heads(["run"], open_folder, HeadsOptions())
 
 

@@ -239,6 +239,18 @@ def test_a_place_that_cannot_be_written_is_refused_in_advance(open_folder):
     assert [path.name for path in open_folder.rglob("*")] == ["closed"]
 
 
+def test_a_place_below_a_file_or_a_link_to_nothing_is_refused_in_advance(tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nothing")
+    for place in ("file/new", "file/new/deep"):
+        with pytest.raises(DiskError, match=rf"{place}: a file stands where a folder should be; remove it$"):
+            check_writable(tmp_path / place)
+    with pytest.raises(DiskError, match=r"link/new: No such file or directory$"):
+        check_writable(tmp_path / "link" / "new")
+    # a file at the place itself is replaced
+    check_writable(tmp_path / "file")
+
+
 def test_without_another_place_there_is_the_remedy_at_this_one(tmp_path):
     with pytest.raises(DiskError) as caught, disk_errors(tmp_path):
         raise OSError(errno.EISDIR, "words of the system")
