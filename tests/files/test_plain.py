@@ -31,7 +31,8 @@ HOSTILE = {
     "aliases": BOMB, "merges": MERGES, "a ring": "a: &a [*a]", "deep": "[" * 100_000, "deep keys": "? " * 50_000,
     "large": "a: " + "x" * 10**6, "a call": "!!python/object/apply:os.mkdir [/tmp/trapped]", "a date": "a: 2020-01-01",
     "bytes": "a: !!binary aGk=", "a set": "!!set {a, b}", "no text": "1: a", "nan": "a: .nan",
-    "digits": "a: " + "9" * 9000,    "tabs": "\t\ta", "zero": "\x00", "two": "a: 1\n---\nb: 2",
+    "a tag": "a: !!timestamp x", "a tag of lines": "a: !<b%0Ac> x", "base 60": "a: 1" + ":0" * 300 + ".0",
+    "digits": "a: " + "9" * 9000, "tabs": "\t\ta", "zero": "\x00", "two": "a: 1\n---\nb: 2",
 }  # fmt: skip
 
 
