@@ -69,13 +69,13 @@ def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
 
 def main() -> ExitCode:
     """Make the corpus of the run folder in the first argument; a failure is printed to stdout."""
-    settings, answer = from_tree(RunFolder(sys.argv[1]).config()), sys.stdout
+    answer = sys.stdout
     # the next command removes what is left half made
     end_with_parent(signal.SIGKILL)
     try:
         # what a library prints must not be taken for an answer
         with redirect_stdout(sys.stderr), Display() as display:
-            task_of(settings).prepare(display.stage)
+            task_of(from_tree(RunFolder(sys.argv[1]).config())).prepare(display.stage)
     except KeyboardInterrupt:
         # the run says it
         return ExitCode.INTERRUPTED

@@ -24,7 +24,8 @@ from experiments.failures.failure import Mistake
 from experiments.files.digest import DIFFERS, bytes_digest, digest, file_digest
 from experiments.files.disk import made_folder, read_bytes
 from experiments.files.durable import folder_for, read_sealed, write, write_sealed
-from experiments.files.plain import from_yaml
+from experiments.files.plain import LARGEST_YAML, from_yaml
+from experiments.record.dotted import leaves
 from experiments.record.errors import RunFolderError, disk_errors_as_failures, or_other_runs
 from experiments.record.lock import Lock, TakenError
 from experiments.record.metrics import Metrics
@@ -86,8 +87,15 @@ def seed_of(name: str) -> int | None:
 
 
 def config_text(settings: Mapping[str, Any]) -> str:
-    """The content of `config.yaml`: the settings as YAML, with their digest in the last line."""
+    """The content of `config.yaml`: the settings as YAML, with their digest in the last line.
+
+    Raises Mistake for settings that `parse_config` would refuse as too long.
+    """
     text = yaml.dump(dict(settings), Dumper=_Dumper, sort_keys=False)
+    if len(text) > LARGEST_YAML:
+        longest, _ = max(leaves(settings), key=lambda leaf: len(str(leaf[1])))
+        lengths = f"with it the settings of the run have {len(text):,} bytes, and may have {LARGEST_YAML:,}"
+        raise Mistake(f"{longest}: is too long; {lengths}", "give it a shorter value")
     return text + SEAL_LINE.decode() + bytes_digest([text.encode()]) + "\n"
 
 
@@ -140,8 +148,9 @@ class RunFolder:
         """Make or reopen the folder for `settings`, and lock it until `close`.
 
         Raises RunFolderError also if another process holds the folder, or if it contains a run of another
-        configuration.
+        configuration; and Mistake for settings that are too long.
         """
+        text = config_text(settings)
         folder_for(self.path.parent)
         with disk_errors_as_failures(self.path):
             self._made = made_folder(self.path)
@@ -157,7 +166,7 @@ class RunFolder:
             result = self.result()
             # the digest in the result of a finished run covers the file
             if recorded is None or (recorded != settings and (result is None or result.status != "done")):
-                write(self.path / CONFIG, config_text(settings))
+                write(self.path / CONFIG, text)
         except TakenError:
             # even if this process made the folder, it is another's, which may have ended by the time of `discard`
             self._made = False

@@ -96,6 +96,15 @@ def test_a_bug_in_the_process_is_printed_once_and_its_file_is_the_answer(asked, 
     assert answer == "the error oh is in mine.py\n" and said.count("Traceback") == 1 and "ValueError: oh" in said
 
 
+def test_a_config_that_cannot_be_read_is_the_answer(asked, orphan, monkeypatch, capsys):
+    _, folder = asked()
+    (folder.path / "config.yaml").write_text("damaged")
+    monkeypatch.setattr(sys, "argv", ["prepare", str(folder.path)])
+    assert prepare.main() is ExitCode.FAILED
+    answer, said = capsys.readouterr()
+    assert "config.yaml: damaged (" in answer and "Traceback" not in said
+
+
 def test_a_process_that_breaks_is_a_bug(asked, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(RuntimeError, match="exit code 1"):

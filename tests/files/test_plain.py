@@ -18,7 +18,7 @@ from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
 from experiments.files.digest import bytes_digest, sealed, unsealed
 from experiments.files.disk import read_bytes
-from experiments.files.plain import from_json, from_yaml
+from experiments.files.plain import LARGEST_YAML, from_json, from_yaml
 from experiments.record.folder import config_text, parse_config
 
 BOMB = "\n".join(
@@ -124,6 +124,17 @@ def test_a_config_is_as_it_was_written_or_refused(tree):
     expression = body.replace(b"seed: 0", b"seed: ${oc.env:HOME}")
     with pytest.raises(ValueError, match="an expression"):
         parse_config(expression + f"# sha256 of the lines above: {bytes_digest([expression])}\n".encode())
+
+
+def test_settings_are_written_up_to_the_length_that_is_read(tree):
+    def with_tag(length):
+        return tree | {"logger": tree["logger"] | {"tags": ["x" * length]}}
+
+    room = LARGEST_YAML - config_text(with_tag(1)).index("# sha256") + 1
+    longest = with_tag(room)
+    assert parse_config(config_text(longest).encode()) == longest
+    with pytest.raises(Mistake, match=r"^logger\.tags: is too long; .* have 262,145 bytes, and may have 262,144\n"):
+        config_text(with_tag(room + 1))
 
 
 def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path):

@@ -12,6 +12,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.failures.failure import Mistake
 from experiments.files.durable import DiskError, write, write_sealed
 from experiments.record import environment
 from experiments.record.errors import RunFolderError
@@ -57,6 +58,13 @@ def test_the_same_configuration_comes_back_and_another_is_refused(folder, settin
     with pytest.raises(RunFolderError, match="another configuration"):
         folder.create({**settings, "seed": 1})
     assert folder.holder() is None
+
+
+def test_settings_that_are_too_long_are_refused_before_anything_is_made(settings, tmp_path):
+    settings["logger"]["tags"] = ["tag"] * 100_000
+    with pytest.raises(Mistake, match=r"^logger\.tags: is too long"):
+        RunFolder(tmp_path / "other" / "run").create(settings)
+    assert not (tmp_path / "other").exists()
 
 
 def test_environment_keeps_earlier_starts(folder):
