@@ -21,6 +21,12 @@ def _without_home(path: str) -> str:
     return path
 
 
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError(f"{text!r}: has the character NUL, which no path and no name may have")
+    return text
+
+
 # of a dimension: the bytes of a tensor with three of the largest still fit 64 bits
 Size = Annotated[int, Field(ge=1, le=LARGEST_SIZE)]
 Depth = Annotated[int, Field(ge=1, le=1_000)]  # each layer takes time, even where nothing is computed
@@ -33,7 +39,7 @@ NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=SEEDS)]
-Text = Annotated[str, Field(min_length=1)]
+Text = Annotated[str, Field(min_length=1), AfterValidator(_without_nul)]
 Folder = Annotated[Text, AfterValidator(_without_home)]  # one that is made if it is missing
 
 WhichCheckpoint = Literal["best", "newest"]  # of the lowest validation loss, or the last

@@ -265,6 +265,7 @@ def test_no_configuration_can_import_anything(path):
         (["~heads"], ["do not add or remove", "leave it out, or write heads=VALUE"]),
         (["runs='~/x'"], ["runs: ~/x: only a shell replaces ~", "$HOME"]),
         (["cache='~'"], ["cache: ~: only a shell replaces ~"]),
+        (["runs='a\0b'"], [r"runs: 'a\x00b': has the character NUL"]),
         (["heads=6", "heads=12"], ["heads is given twice", "heads=6", "heads=12"]),
         (["heads"], ["'heads' is not an override", "key=value"]),
         (["variant=talkin"], ["no variant 'talkin'", "talking_heads"]),
