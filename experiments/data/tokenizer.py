@@ -8,10 +8,10 @@ import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -223,12 +223,18 @@ def load_named(settings: FileTokenizer) -> Tokenizer:
 
 
 def from_vocabulary(
-    path: Path, *, lowercase: bool, strip_accents: bool | None = None, split_chinese: bool = True
+    path: Path,
+    *,
+    lowercase: bool,
+    strip_accents: bool | None = None,
+    split_chinese: bool = True,
+    added: Mapping[int, Mapping[str, Any]] | None = None,
 ) -> Tokenizer:
     """BERT's WordPiece with the tokens of a vocab.txt, one on each line. Raises DataError.
 
     strip_accents: whether letters lose their accents; None: if they are lower-cased. split_chinese: whether each
-    Chinese character is a word.
+    Chinese character is a word. added: tokens that are found in a text before it is split, by id, as keywords of the
+    library's AddedToken.
     """
     try:
         lines = read_text(path).split("\n")
@@ -237,6 +243,7 @@ def from_vocabulary(
     tokens = lines[:-1] if lines[-1] == "" else lines
     try:
         inner = _bert_wordpiece({token: i for i, token in enumerate(tokens)}, lowercase, strip_accents, split_chinese)
+        _add(inner, added or {})
         return Tokenizer(inner)
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
@@ -349,6 +356,20 @@ def _bert_wordpiece(
     inner.add_special_tokens([token for token in SPECIAL if token in vocabulary])
     inner.decoder = decoders.WordPiece()
     return inner
+
+
+def _add(inner: tokenizers.Tokenizer, added: Mapping[int, Mapping[str, Any]]) -> None:
+    """Add tokens in the order of their ids. Raises DataError, also for an id that the library does not give."""
+    from tokenizers import AddedToken
+
+    for i, keywords in sorted(added.items()):
+        try:
+            token = AddedToken(**keywords)
+        except TypeError as error:
+            raise DataError(f"the added token with the id {i} cannot be read: {first_line(error)}") from error
+        inner.add_tokens([token])
+        if (given := inner.token_to_id(token.content)) != i:
+            raise DataError(f"the added token {token.content!r} has the id {i}, but transformers gives it {given}")
 
 
 @contextlib.contextmanager

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.data.tokenizer import Tokenizer, from_vocabulary, load
+from experiments.data.tokenizer import SPECIAL, Tokenizer, from_vocabulary, load
 from experiments.failures.failure import Failure, Mistake
-from experiments.failures.wording import first_line
+from experiments.failures.wording import as_yaml, first_line, shortened
 from experiments.files.disk import read_bytes
 from experiments.formats.keys import read, require
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 TOKENIZER_CONFIG = "tokenizer_config.json"
+ADDED = "added_tokens.json"  # the ids of tokens that vocab.txt lacks
 INDEX = "*.index.json"  # of weights in several files
-TEXTS = [CONFIG, "tokenizer.json", TOKENIZER_CONFIG, "vocab.txt", INDEX]
+TEXTS = [CONFIG, "tokenizer.json", TOKENIZER_CONFIG, "vocab.txt", ADDED, INDEX]
 
 
 def find_checkpoint(name: str) -> tuple[Path, str]:
@@ -93,7 +95,10 @@ def read_weights(folder: Path) -> tuple[Path, Mapping[str, Tensor]]:
 
 
 def read_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer.json, or WordPiece of vocab.txt as tokenizer_config.json says; lower-cased if it says nothing."""
+    """The tokenizer.json, or WordPiece of vocab.txt as tokenizer_config.json says; lower-cased if it says nothing.
+
+    Tokens that the folder adds to vocab.txt are those of transformers. Raises Mistake.
+    """
     if (folder / "tokenizer.json").is_file():
         return load(folder / "tokenizer.json")
     if not (folder / "vocab.txt").is_file():
@@ -110,7 +115,27 @@ def read_tokenizer(folder: Path) -> Tokenizer:
         lowercase=flag("do_lower_case"),
         strip_accents=None if config.get("strip_accents") is None else flag("strip_accents"),
         split_chinese=flag("tokenize_chinese_chars"),
+        added=_added(folder, config),
     )
+
+
+def _added(folder: Path, config: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
+    """The tokens that a folder adds to its vocab.txt, by id, as keywords of AddedToken. Raises Mistake."""
+    if "added_tokens_decoder" in config:
+        # with it, transformers does not read the file
+        decoder = read(config, "added_tokens_decoder", dict, file=TOKENIZER_CONFIG)
+        for key in decoder:
+            if not re.fullmatch("[0-9]{1,9}", key):
+                raise Mistake(f"{shortened(as_yaml(key))} in added_tokens_decoder of {TOKENIZER_CONFIG}: must be an id")
+            read(decoder, key, dict, file=f"added_tokens_decoder of {TOKENIZER_CONFIG}")
+        return {int(key): token for key, token in decoder.items()}
+    path = folder / ADDED
+    ids = _mapping(path) if path.is_file() else {}
+    special = [*SPECIAL]
+    for key, value in config.items():
+        if key.endswith(("_token", "_special_tokens")):
+            special += value if isinstance(value, list) else [value]
+    return {read(ids, token, int, 0, ADDED): {"content": token, "special": token in special} for token in ids}
 
 
 def _mapping(path: Path) -> dict[str, Any]:

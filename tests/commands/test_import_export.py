@@ -224,6 +224,55 @@ def test_a_vocabulary_splits_texts_as_its_configuration_says(tmp_path, options, 
         assert ours.tolist() == theirs(text, add_special_tokens=False)["input_ids"]
 
 
+ADDED = {"content": "covid", "lstrip": False, "rstrip": False, "single_word": False, "special": False}
+MARKED = {"added_tokens_decoder": {"15": {**ADDED, "content": "<E1>", "special": True}, "14": ADDED}}
+
+
+@pytest.mark.parametrize(
+    ("added", "config"),
+    [
+        ({"covid": 14}, {}),
+        ({"<E1>": 15, "COVID": 14}, {"do_lower_case": False}),
+        ({"<E1>": 15, "covid": 14, "[SEP]": 3}, {"additional_special_tokens": ["<E1>"]}),
+        ({"covid": 14}, MARKED),
+        ({}, {"added_tokens_decoder": {"14": {**ADDED, "normalized": False, "lstrip": True}}}),
+        ({"covid": 14}, {"added_tokens_decoder": {}}),
+    ],
+)
+def test_tokens_that_a_folder_adds_to_its_vocabulary_are_those_of_transformers(bert, added, config):
+    (bert / "added_tokens.json").write_text(json.dumps(added))
+    (bert / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer", **config}))
+    theirs = transformers.AutoTokenizer.from_pretrained(bert, local_files_only=True)
+    tokenizer = read_tokenizer(bert)
+    assert tokenizer.vocabulary_size == len(theirs)
+    texts = ["the cat covid", "the COVID dogs.", "a <E1> covids king <e1>", "[SEP] covid"]
+    for text, ours in zip(texts, tokenizer.encode(texts), strict=True):
+        # a special token in a text is plain characters
+        assert ours.tolist() == theirs(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+
+
+@pytest.mark.parametrize(
+    ("added", "config", "said"),
+    [
+        ({"covid": 15}, {}, "vocab.txt: the added token 'covid' has the id 15, but transformers gives it 14"),
+        ({"cat": 14}, {}, "the added token 'cat' has the id 14, but transformers gives it 6"),
+        ({"": 14}, {}, "the added token '' has the id 14, but transformers gives it None"),
+        ({"covid": "14"}, {}, "covid = '14' of added_tokens.json: must be a whole number, at least 0"),
+        ([], {}, "added_tokens.json: is not a mapping"),
+        ({}, {"added_tokens_decoder": []}, r"added_tokens_decoder = \[\] of tokenizer_config.json: must be a mapping"),
+        ({}, {"added_tokens_decoder": {"x": {}}}, "'x' in added_tokens_decoder of tokenizer_config.json: must be an"),
+        ({}, {"added_tokens_decoder": {"14": "covid"}}, "14 = 'covid' of added_tokens_decoder of .*: must be a map"),
+        ({}, {"added_tokens_decoder": {"14": {"content": 5}}}, "the added token with the id 14 cannot be read: "),
+        ({}, {"added_tokens_decoder": {"14": {}}}, "the added token '' has the id 14, but transformers gives it None"),
+    ],
+)
+def test_added_tokens_that_cannot_be_those_of_transformers_are_named(bert, added, config, said):
+    (bert / "added_tokens.json").write_text(json.dumps(added))
+    (bert / "tokenizer_config.json").write_text(json.dumps(config))
+    with pytest.raises(Mistake, match=said):
+        read_tokenizer(bert)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
