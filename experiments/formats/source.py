@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ CONFIG = "config.json"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 TOKENIZER_CONFIG = "tokenizer_config.json"
 ADDED = "added_tokens.json"  # the ids of tokens that vocab.txt lacks
+DEEPEST = 100  # collections in each other
 INDEX = "*.index.json"  # of weights in several files
 TEXTS = [CONFIG, "tokenizer.json", TOKENIZER_CONFIG, "vocab.txt", ADDED, INDEX]
 
@@ -140,9 +142,23 @@ def _added(folder: Path, config: Mapping[str, Any]) -> dict[int, dict[str, Any]]
 
 def _mapping(path: Path) -> dict[str, Any]:
     try:
+        # with NaN and Infinity, which transformers reads too
         mapping = json.loads(read_bytes(path))
+        _check_depth(mapping)
     except ValueError as error:
         raise Mistake(f"{path}: is not JSON: {error}") from error
+    except RecursionError:
+        raise Mistake(f"{path}: its lists or mappings are nested too deeply") from None
     if not isinstance(mapping, dict):
         raise Mistake(f"{path}: is not a mapping")
     return mapping
+
+
+def _check_depth(value: Any) -> None:
+    """Raises RecursionError, as json does, for more nested collections than the writer of a run's files can follow."""
+    level = [value]
+    for _ in range(DEEPEST):
+        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = list(chain.from_iterable(inner))
+    if level:
+        raise RecursionError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import shutil
 from pathlib import Path
@@ -53,6 +54,13 @@ def saved_bert(tmp_path_factory) -> Path:
 def bert(saved_bert, tmp_path) -> Path:
     """A copy of that folder, which a test may spoil."""
     return shutil.copytree(saved_bert, tmp_path / "theirs")
+
+
+def nested(depth: int) -> object:
+    value: object = math.inf
+    for number in range(depth):
+        value = [value] if number % 2 else {"x": value}
+    return value
 
 
 @pytest.fixture
@@ -170,6 +178,8 @@ def spoil(folder: Path, **keys: object) -> None:
     [
         (lambda folder: (folder / "config.json").unlink(), "there is no config.json"),
         (lambda folder: (folder / "config.json").write_text("{"), "not JSON"),
+        (lambda folder: (folder / "config.json").write_text("[" * 200_000), r"config\.json: .* nested too deeply"),
+        (lambda folder: spoil(folder, x=nested(101)), r"config\.json: its lists or mappings are nested too deeply"),
         (lambda folder: spoil(folder, model_type="berd"), r"model_type = 'berd' of config\.json.*did you mean bert"),
         (lambda folder: spoil(folder, model_type=["bert"]), r"model_type = \['bert'\] of config\.json: must be one of"),
         (lambda folder: spoil(folder, model_type="attn"), "transformers-custom` wrote it, and it cannot be imported"),
@@ -291,6 +301,13 @@ def test_a_bug_is_not_blamed_on_the_file(bert, tmp_path, monkeypatch):
     monkeypatch.setattr(BertFormat, "settings_of", lambda self, config, same: same["absent"])
     with pytest.raises(KeyError, match="absent"):
         import_checkpoint(str(bert), "mine", tmp_path / "runs", [])
+
+
+def test_a_configuration_may_have_what_only_python_calls_json(bert, tmp_path):
+    spoil(bert, x=nested(98))
+    assert "Infinity" in (bert / "config.json").read_text()
+    import_checkpoint(str(bert), "mine", tmp_path / "runs", [])
+    assert RunFolder(tmp_path / "runs" / "mine").result().status == "imported"
 
 
 def test_a_file_is_no_folder_to_import(bert, tmp_path):
