@@ -17,7 +17,7 @@ from experiments.failures.wording import plural
 from experiments.files.disk import written_at
 from experiments.files.durable import or_elsewhere, write
 from experiments.processes.interruption import Interrupted
-from experiments.record.folder import METRICS, RENDERED, RESULT
+from experiments.record.folder import METRICS, PAGE, RENDERED, RESULT, SWEEPS
 from experiments.settings.search import JOURNAL
 
 WATCH_SECONDS = 5
@@ -47,7 +47,7 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
     """
     if out is not None:
         _check_replaceable(out)
-    out = out or runs / "dashboard.html"
+    out = out or runs / PAGE
     said: set[str] = set()
 
     def say_once(line: str) -> None:
@@ -104,6 +104,6 @@ def newest(runs: Path) -> tuple[int, int]:
         for name in (METRICS, RESULT, "heads"):
             with suppress(OSError):
                 times.append(os.stat(f"{folder.path}/{name}").st_mtime_ns)  # noqa: PTH116 - half the time of a Path
-    others = [*(runs / RENDERED).glob("*.json"), *(runs / "sweeps").glob(f"*/{JOURNAL}")]
+    others = [*(runs / RENDERED).glob("*.json"), *(runs / SWEEPS).glob(f"*/{JOURNAL}")]
     times += map(written_at, others)
     return len(times), max(times, default=0)

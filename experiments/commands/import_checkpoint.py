@@ -23,7 +23,7 @@ from experiments.record.code.digests import code_digest
 from experiments.record.dotted import value_at
 from experiments.record.environment import describe
 from experiments.record.errors import or_other_runs
-from experiments.record.folder import CONFIG, TOKENIZER, RunFolder
+from experiments.record.folder import CONFIG, RESERVED, TOKENIZER, RunFolder
 from experiments.record.result import Result
 from experiments.settings.model import RUNTIME_KEYS
 from experiments.settings.run import Settings
@@ -95,6 +95,9 @@ def _free_folder(name: str, source: str, runs: Path) -> Path:
         if given:
             raise Mistake(f"--name {name}: {said}")
         raise Mistake(f"{source}: {name!r} cannot be the name of a run, which {said}", "give one with --name NAME")
+    if name in RESERVED:
+        taken = f"{name} in the folder of the runs is for {RESERVED[name]}"
+        raise Mistake(f"--name {name}: {taken}" if given else f"{source}: {taken}", "give another --name")
     if (folder := runs / name).exists():
         raise Mistake(f"{folder} exists already", "give another --name")
     return folder

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.failures.missing_extra import MissingExtra, check_installed
+from experiments.record.folder import SWEEPS
 from experiments.results.index import Index
 from experiments.settings.search import JOURNAL
 
@@ -18,7 +19,7 @@ def readable_searches(
     """The name and the data of each study with a trial among the shown runs; for a journal that cannot be read, a line
     to `leave_out`.
     """
-    for path in sorted((runs / "sweeps").glob(f"*/{JOURNAL}")):
+    for path in sorted((runs / SWEEPS).glob(f"*/{JOURNAL}")):
         try:
             search = index.read(path, parse_search)
         except (OSError, ValueError, MissingExtra) as error:

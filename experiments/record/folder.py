@@ -35,7 +35,17 @@ from experiments.record.result import Result
 LOCATION_KEYS = frozenset({"runs", "cache", "logger", "pretrained"})
 # settings for how devices share the work, which change none either
 SHARING_KEYS = frozenset({"trainer.devices", "trainer.sharded"})
-RENDERED = "tables"  # in the runs' folder: the papers' tables as last rendered
+# what the runs' folder has beside runs, none of which may have such a name
+RENDERED, SWEEPS, PAGE = "tables", "sweeps", "dashboard.html"
+WANDB, TENSORBOARD, TRACKIO = "wandb", "tensorboard", "trackio"
+RESERVED = {
+    RENDERED: "tables as last rendered, and plans of seeds",
+    SWEEPS: "searches, and logs of launchers",
+    PAGE: "the comparison page",
+    WANDB: "files of W&B",
+    TENSORBOARD: "files of TensorBoard",
+    TRACKIO: "the database of trackio",
+}
 CONFIG, ENVIRONMENT, METRICS, RESULT = "config.yaml", "environment.json", "metrics.jsonl", "result.json"
 TOKENIZER = "tokenizer.json"
 PREDICTIONS = "predictions.json"  # of a fine-tuned run

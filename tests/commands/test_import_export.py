@@ -28,7 +28,7 @@ from experiments.heads.options import HeadsOptions
 from experiments.model.build import build
 from experiments.record.checkpoint_file import load_weights
 from experiments.record.errors import RunFolderError
-from experiments.record.folder import RunFolder, config_text
+from experiments.record.folder import RESERVED, RunFolder, config_text
 from experiments.tasks.pretraining import Pretraining
 
 transformers = pytest.importorskip("transformers")
@@ -329,6 +329,12 @@ def test_nothing_is_overwritten(bert, tmp_path):
         export_run("mine", bert, tmp_path / "runs", "best", None)
     with pytest.raises(Mistake, match=r"^--name a/b: must consist of letters"):
         import_checkpoint(str(bert), "a/b", tmp_path / "runs", [])
+    for name in RESERVED:
+        with pytest.raises(Mistake, match=rf"^--name {name}: {name} in the folder of the runs is for "):
+            import_checkpoint(str(bert), name, tmp_path / "runs", [])
+    bert = bert.rename(tmp_path / "tables")
+    with pytest.raises(Mistake, match=r"/tables: tables in the folder .* is for .*\n  give another --name$"):
+        import_checkpoint(str(bert), "", tmp_path / "runs", [])
     bert = bert.rename(tmp_path / "my bert")
     with pytest.raises(Mistake, match=r"'my bert' cannot be the name of a run, .*\n  give one with --name NAME$"):
         import_checkpoint(str(bert), "", tmp_path / "runs", [])

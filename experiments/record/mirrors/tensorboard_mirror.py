@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from experiments.files.durable import to_json
-from experiments.record.folder import RunFolder
+from experiments.record.folder import TENSORBOARD, RunFolder
 from experiments.record.result import Result
 
 FLUSH_SECONDS = 10
@@ -28,7 +28,7 @@ class TensorBoardMirror:
         """Write the lines of metrics.jsonl to a new event file, which replaces those of earlier starts."""
         from torch.utils.tensorboard import SummaryWriter
 
-        place = folder.path.parent / "tensorboard" / folder.name
+        place = folder.path.parent / TENSORBOARD / folder.name
         for earlier in place.glob("events.out.tfevents.*"):
             earlier.unlink()
         lines = folder.metrics.read()

@@ -14,7 +14,7 @@ from contextlib import contextmanager, redirect_stdout
 from types import ModuleType
 from typing import Any
 
-from experiments.record.folder import LOCATION_KEYS, RunFolder
+from experiments.record.folder import LOCATION_KEYS, TRACKIO, RunFolder
 from experiments.record.result import Result
 
 REMOTE = ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL")
@@ -31,7 +31,7 @@ class TrackioMirror:
     def __init__(self, folder: RunFolder, settings: dict[str, Any]) -> None:
         """Begin the run again, and log the lines that metrics.jsonl has."""
         # the library reads it when it is imported
-        os.environ.setdefault("TRACKIO_DIR", str(folder.path.parent / "trackio"))
+        os.environ.setdefault("TRACKIO_DIR", str(folder.path.parent / TRACKIO))
         import trackio
 
         self._trackio, logger = trackio, settings["logger"]

@@ -17,7 +17,7 @@ from experiments.files.disk import read_bytes
 from experiments.files.durable import to_json, write
 from experiments.files.plain import from_json
 from experiments.record.errors import RunFolderError, or_other_runs
-from experiments.record.folder import FINAL, LOCATION_KEYS, RunFolder, configuration_digest
+from experiments.record.folder import FINAL, LOCATION_KEYS, WANDB, RunFolder, configuration_digest
 from experiments.record.mirrors.wandb_server import import_library, in_a_line, mode_of, quiet_settings, why_offline
 from experiments.record.result import Result
 
@@ -128,7 +128,7 @@ def finish(run: Any, result: Result | None) -> None:
 
 def files_of(folder: RunFolder) -> list[Path]:
     """The .wandb files of the run in W&B's folders beside the run folder."""
-    files = folder.path.parent.glob(f"wandb/*/run-{folder.name}-??????.wandb")
+    files = folder.path.parent.glob(f"{WANDB}/*/run-{folder.name}-??????.wandb")
     return [file for file in files if not file.parent.is_symlink()]
 
 

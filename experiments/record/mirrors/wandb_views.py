@@ -12,7 +12,7 @@ from experiments.files.disk import read_bytes
 from experiments.files.durable import to_json, write
 from experiments.files.plain import from_json
 from experiments.record.errors import or_other_runs
-from experiments.record.folder import RENDERED
+from experiments.record.folder import RENDERED, WANDB
 from experiments.record.mirrors.wandb_server import (
     connect,
     import_library,
@@ -99,6 +99,6 @@ def log_tables(name: str, tables: dict[str, list[dict[str, Any]]], logger: dict[
             columns = list(rows[0]) if rows else []
             run.log({key: wandb.Table(columns=columns, data=[[row[column] for column in columns] for row in rows])})
         run.finish()
-        return f"W&B online: {run.url}" if online else f"W&B offline: {root / 'wandb'}"
+        return f"W&B online: {run.url}" if online else f"W&B offline: {root / WANDB}"
     except Exception as error:
         return f"W&B failed; the table is not affected: {in_a_line(error)}"
