@@ -40,6 +40,7 @@ from experiments.launch.hydra_settings import (
     written,
 )
 from experiments.record.dotted import leaves
+from experiments.record.folder import SWEEPS
 from experiments.record.result_numbers import FIELDS, OF_SOME_RUNS, not_one_number
 from experiments.search.space import NumberRange, Space, space_of
 from experiments.settings.group import Group
@@ -96,7 +97,7 @@ class OptunaSearch(NamedTuple):
         # a glob may match another option later, and an overlay may list another value
         values = {parameter.key: str(parameter) for parameter in self.space.parameters}
         identity = digest([self.command.sweep, values, self.search.objectives])
-        return Path(self.cells[0].runs) / "sweeps" / f"search-{identity[:8]}"
+        return Path(self.cells[0].runs) / SWEEPS / f"search-{identity[:8]}"
 
 
 Delegated = RaySweep | HydraSweep  # our own runner does not train the cells

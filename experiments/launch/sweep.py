@@ -23,7 +23,7 @@ from experiments.launch.search import run_search
 from experiments.launch.submitit_jobs import SUBMITIT_LOGS
 from experiments.processes.interruption import Interrupted
 from experiments.record.errors import or_other_runs
-from experiments.record.folder import RunFolder
+from experiments.record.folder import SWEEPS, RunFolder
 from experiments.settings.plugins import with_plugins
 
 
@@ -60,7 +60,7 @@ def _train_with_hydra(planned: HydraSweep) -> list[Outcome]:
     its = launcher(planned.chosen.launcher)
     its.check()
     line = planned.command
-    folder = Path(planned.runs) / "sweeps" / line.sweep
+    folder = Path(planned.runs) / SWEEPS / line.sweep
     with or_other_runs():
         folder_for(folder)
     # an equal sweep, which may run now, has the same ledger
