@@ -38,9 +38,11 @@ def test_no_module_of_the_current_folder_is_imported(hostile):
 
 def test_it_is_the_code_of_the_parent_that_runs(hostile):
     ours = process_arguments("experiments.cells.prepare", hostile / "run")
-    done = subprocess.run(**ours, cwd=hostile, capture_output=True, text=True)
-    # it has come as far as to look for the configuration of the run
-    assert done.returncode == 1 and "config.yaml" in done.stderr, done.stderr
+    # it would be killed if its stdin closed
+    with subprocess.Popen(**ours, cwd=hostile, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        said = process.stdout.read()
+        # it has come as far as to look for the configuration of the run
+        assert process.wait() > 0 and "config.yaml" in said, said
     assert not (hostile / "imported").exists()
 
 
