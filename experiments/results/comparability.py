@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from experiments.measure.cores import long_wait
@@ -76,30 +77,35 @@ def unlike(results: Sequence[Fields]) -> Iterator[str]:
             one, other = (f"{result['run']} ({result[condition]})" for result in pair)
             yield f"{one} and {other} {difference}"
     ran = [result for result in results if result["backend"] and result["config"]]
-    several = _with_several("backend", ran, OFTEN_VARIED)
-    backends = ((configuration_digest(each["config"] | {"seed": 0}), each["backend"], each) for each in several)
-    if pair := _apart(backends):
+    identities = _identities(ran)
+    if pair := _apart((identity, each["backend"], each) for identity, each in zip(identities, ran, strict=True)):
         one, other = (f"{result['run']} ({result['backend']})" for result in pair)
         yield f"{one} and {other} differ only in the seed, but ran with different kernels of attention"
-    finished = [result for result in ran if result["status"] == "done" and result["validation_loss"] is not None]
-    several = _with_several("validation_loss", finished, (*OFTEN_VARIED, "seed"))
-    losses = ((configuration_digest(each["config"]), str(each["validation_loss"]), each) for each in several)
+    losses = (
+        (f"{identity} {each['seed']}", str(each["validation_loss"]), each)
+        for identity, each in zip(identities, ran, strict=True)
+        if each["status"] == "done" and each["validation_loss"] is not None
+    )
     if pair := _apart(losses):
         one, other = (f"{result['run']} ({result['validation_loss']:.4f})" for result in pair)
         yield f"{one} and {other} have the same settings and seed, but different losses; a mean counts one of them"
 
 
-def _with_several(fact: str, results: Sequence[Fields], settings: Sequence[str]) -> list[Fields]:
-    """The results that agree in these settings with another one that has another value of `fact`.
-
-    They are few as a rule, so that a digest of all their settings, which takes longer, can be computed.
-    """
-    values = Values(results)
-    keys = list(zip(*(map(str, values.at(f"config.{name}")) for name in settings), strict=True))
-    found: dict[tuple[str, ...], set[object]] = {}
-    for key, result in zip(keys, results, strict=True):
-        found.setdefault(key, set()).add(result[fact])
-    return [result for key, result in zip(keys, results, strict=True) if len(found[key]) > 1]
+def _identities(results: Sequence[Fields]) -> list[str]:
+    """A text for each result that is the same for those with the same settings but the seed."""
+    configs = [result["config"] | {"seed": 0} for result in results]
+    # runs with equal settings usually have the same objects, which is quick to see
+    objects = [tuple(map(id, config.values())) for config in configs]
+    distinct = dict(zip(objects, configs, strict=True))
+    values = Values([*distinct.values()])
+    parts = list(zip(*(map(str, values.at(name)) for name in OFTEN_VARIED), strict=True))
+    # a digest of all settings takes longer, and most settings differ in a part of them
+    alike = Counter(parts)
+    known = {
+        each: configuration_digest(config) if alike[part] > 1 else " ".join(part)
+        for (each, config), part in zip(distinct.items(), parts, strict=True)
+    }
+    return [known[each] for each in objects]
 
 
 def _other_code(results: Sequence[Fields]) -> str:
