@@ -23,12 +23,11 @@ from experiments.record.folder import RunFolder
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.run import Settings
 from experiments.tasks.trained import open_trained
-from experiments.training.evaluate import evaluation_batches
+from experiments.training.evaluate import evaluation_batches, token_counts
 from experiments.training.step.learner import Learner, learner_of
 from experiments.training.step.micro_batches import split
 
 TOKENS_AT_ONCE = 1 << 11  # whose maps are in memory at once
-ROWS_AT_ONCE = 1 << 14  # of the training split, which are counted at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +55,10 @@ class TrainedRun:
         targets = torch.from_numpy(self.dataset.unigram.copy())
         if not self.settings.data.holds_pairs:
             return {"tokens": targets, "decoder_tokens": targets}
-        sources = torch.zeros_like(targets)
+        pairs = self.dataset.train.tokens
         # a row is the source, then the target
-        side = self.dataset.train.tokens[:, : self.dataset.train.tokens.shape[1] // 2]
-        for first in range(0, len(side), ROWS_AT_ONCE):
-            sources += torch.from_numpy(np.bincount(side[first : first + ROWS_AT_ONCE].ravel(), minlength=len(sources)))
-        return {"tokens": sources, "decoder_tokens": targets}
+        sources = token_counts(pairs[:, : pairs.shape[1] // 2], len(targets))
+        return {"tokens": torch.from_numpy(sources), "decoder_tokens": targets}
 
     @property
     def micro_batch(self) -> int:

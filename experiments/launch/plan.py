@@ -235,7 +235,8 @@ def _distinct(cells: Iterable[Settings]) -> list[Settings]:
     """
     distinct: dict[Path, Settings] = {}
     for cell in cells:
-        other = distinct.setdefault(folder_of(cell).path, cell)
+        if (other := distinct.setdefault(folder_of(cell).path, cell)) is cell:
+            continue
         both = zip(leaves(other.model_dump()), leaves(cell.model_dump()), strict=True)
         if differing := [key for (key, one), (_, two) in both if one != two]:
             these = "this" if len(differing) == 1 else "these"

@@ -63,11 +63,7 @@ class _Record:
 def recorded(request: Request, source: Source) -> StepTimes:
     """Earlier measurements of the request's rows with this code and machine; NOT_MEASURED if a row has none."""
     rows = _settings_to_time(request, source)
-    record = _record(request, rows)
-    if not rows or not rows.keys() <= record.rows.keys():
-        return NOT_MEASURED
-    timed = {row: dict(record.rows[row].seconds) for row in rows}
-    return StepTimes({row: seconds for row, seconds in timed.items() if seconds}, record.device, record.waited)
+    return _times(_record(request, rows), rows)
 
 
 def measure(request: Request, source: Source, console: Console, count: int) -> StepTimes:
@@ -85,7 +81,7 @@ def measure(request: Request, source: Source, console: Console, count: int) -> S
         return NOT_MEASURED
     record = _record(request, rows)
     first = 1 + max((turn for row in record.rows.values() for turn, _ in row.seconds), default=-1)
-    more = count - recorded(request, source).rounds
+    more = count - _times(record, rows).rounds
     outcomes: dict[str, Timing | str] = {}
     for scheme in request.schemes:
         of_scheme = [key for key in rows if request.configurations[key].scheme == scheme]
@@ -109,8 +105,17 @@ def measure(request: Request, source: Source, console: Console, count: int) -> S
         waits.append(timing.waited)
     waited = max((wait for wait in waits if wait is not None), default=None)
     folder_for(_path(request).parent)
-    write_sealed(_path(request), asdict(_Record(_machine(rows), waited, new)))
-    return recorded(request, source)
+    record = _Record(_machine(rows), waited, new)
+    write_sealed(_path(request), asdict(record))
+    return _times(record, rows)
+
+
+def _times(record: _Record, rows: Mapping[str, Settings]) -> StepTimes:
+    """The times of these rows; NOT_MEASURED if a row has none."""
+    if not rows or not rows.keys() <= record.rows.keys():
+        return NOT_MEASURED
+    timed = {row: dict(record.rows[row].seconds) for row in rows}
+    return StepTimes({row: seconds for row, seconds in timed.items() if seconds}, record.device, record.waited)
 
 
 def _record(request: Request, rows: Mapping[str, Settings]) -> _Record:

@@ -158,11 +158,17 @@ def unknown_share(packed: Packed, vocabulary: Vocabulary) -> float:
     """The share of [UNK] among a split's tokens, without other special tokens; 0 if the tokenizer never needs [UNK]."""
     if vocabulary.unk_id == vocabulary.sep_id:
         return 0.0
-    counts = np.zeros(vocabulary.vocabulary_size, dtype=np.int64)
-    for start in range(0, len(packed.tokens), COUNTED):
-        counts += np.bincount(packed.tokens[start : start + COUNTED].reshape(-1), minlength=len(counts))
+    counts = token_counts(packed.tokens, vocabulary.vocabulary_size)
     unknown = counts[vocabulary.unk_id]
     return float(unknown / (counts.sum() - counts[sorted(vocabulary.special)].sum() + unknown))
+
+
+def token_counts(tokens: np.ndarray, size: int) -> np.ndarray:
+    """How often each of `size` tokens occurs in `tokens` [sequences, N], which may be memory-mapped; int64 [size]."""
+    counts = np.zeros(size, dtype=np.int64)
+    for start in range(0, len(tokens), COUNTED):
+        counts += np.bincount(tokens[start : start + COUNTED].reshape(-1), minlength=size)
+    return counts
 
 
 def evaluation_batches(packed: Packed, objective: Objective, sequences: int | None) -> Iterator[Batch]:

@@ -85,7 +85,7 @@ def test_the_rarest_tokens_are_of_the_smallest_count_and_never_special():
 def test_the_tokens_of_sources_are_counted_in_sources(bert_of, trained_run_of, monkeypatch):
     run = trained_run_of(bert_of("multi_head"))
     assert all(counts.tolist() == run.dataset.unigram.tolist() for counts in run.token_counts.values())
-    monkeypatch.setattr("experiments.heads.trained_run.ROWS_AT_ONCE", 2)
+    monkeypatch.setattr("experiments.training.evaluate.COUNTED", 2)
     # sources of the tokens 5 to 8, of which 8 is rare, and targets of others
     rows = np.array([[5, 5, 6, 7, 9, 9, 9, 9], [5, 6, 6, 7, 9, 9, 9, 9], [5, 7, 8, 5, 9, 9, 9, 9]], dtype=np.uint16)
     pairs = SimpleNamespace(data=SimpleNamespace(holds_pairs=True))
