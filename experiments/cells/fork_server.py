@@ -12,6 +12,7 @@ import gc
 import importlib
 import json
 import os
+import platform
 import select
 import signal
 import subprocess
@@ -271,7 +272,11 @@ def why_unforkable() -> str | None:
 
 
 def _import_training_stack() -> None:
-    """Import everything that a cell imports before its first step, and read what its record says of its code."""
+    """Import everything that a cell imports before its first step, and find out what is the same for all cells: what
+    their records say of the code, and which compiler the machine has.
+    """
+    from attention.kernels.compiled.library import identify_compiler
+
     for module in (
         "experiments.training.train",
         "experiments.training.distributed.group",
@@ -284,6 +289,8 @@ def _import_training_stack() -> None:
     import_covered()
     package_versions()
     checkout()
+    platform.platform()  # starts a program the first time, and keeps the answer
+    identify_compiler()
 
 
 def main() -> ExitCode:

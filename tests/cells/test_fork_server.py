@@ -45,10 +45,10 @@ def cache(tiny, tmp_path_factory, with_kernel):
     return cache
 
 
-# imports what a server imports, and begins a cell; prints which functions the server called that ask for GPUs, and what
-# the cell imported before its first step, without two small modules of Python's and torch's
+# imports what a server imports, and begins a cell; prints which functions the server called that ask for GPUs, which
+# programs the cell started before its first step, and its imports, without two small modules of Python's and torch's
 ASKED = """\
-import sys, torch
+import subprocess, sys, torch
 from experiments.cells import fork_server
 asked = []
 for name in ("is_available", "device_count", "_lazy_init", "current_device", "get_device_properties"):
@@ -56,12 +56,15 @@ for name in ("is_available", "device_count", "_lazy_init", "current_device", "ge
     setattr(torch.cuda, name, lambda *words, name=name, own=own: asked.append(name) or own(*words))
 fork_server._import_training_stack()
 print(asked)
+started = []
+popen = subprocess.Popen.__init__
+subprocess.Popen.__init__ = lambda self, *words, **named: started.append(words) or popen(self, *words, **named)
 from experiments.cells.cell import execute
 from experiments.config.compose import compose
 from experiments.training import train
 settings = compose(sys.argv[1:])
 before = {*sys.modules, "encodings.ascii", "torch.profiler._cupti_monitor"}
-train.advance = lambda run: sys.exit(print({*sys.modules} - before))
+train.advance = lambda run: sys.exit(print(started, {*sys.modules} - before, sep="\\n"))
 execute(settings)
 """
 
@@ -73,11 +76,11 @@ def test_an_assignment_is_read_as_it_was_written(tmp_path):
         assert "\n" not in line and Assignment.from_line(line.encode()) == assignment
 
 
-def test_a_server_asks_for_no_gpu_and_imports_all_that_a_cell_needs_to_begin(tiny, cache, tmp_path):
+def test_a_server_asks_for_no_gpu_and_does_for_its_cells_whatever_is_the_same_for_all(tiny, cache, tmp_path):
     words = [*tiny, f"cache={cache}", f"runs={tmp_path}"]
     done = subprocess.run([sys.executable, "-c", ASKED, *words], capture_output=True, text=True)
-    asked, imported = done.stdout.splitlines()
-    assert asked == "[]"
+    asked, started, imported = done.stdout.splitlines()
+    assert asked == started == "[]", done.stderr
     assert imported == "set()", done.stderr
 
 

@@ -60,17 +60,20 @@ def loaded() -> Library:
     return Library(functions, None)
 
 
+def identify_compiler() -> None:
+    """Ask the compiler what it is, for this process and those that it forks. If that fails, each of them asks again."""
+    with suppress(OSError, RuntimeError, subprocess.SubprocessError):
+        _macros(_compiler())
+
+
 def _build() -> Path:
     """Find the library, or build it, and return its path.
 
     Its name contains a digest of the sources, the compiler, the processor and torch's version. Raises RuntimeError,
     OSError, SubprocessError.
     """
-    compiler = shlex.split(os.environ.get("CXX", "")) or list(filter(None, map(shutil.which, COMPILERS)))[:1]
-    if not compiler:
-        raise RuntimeError(f"there is no C++ compiler ({', '.join(COMPILERS)})")
-    # the predefined macros identify the compiler's version and this processor's instructions
-    macros = _compile(*compiler, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull)
+    compiler = _compiler()
+    macros = _macros(compiler)
     name = kernel_cache.name_of_build(SOURCES, macros, " ".join(FLAGS).encode(), torch.__version__.encode())
 
     def build(scratch: str) -> bytes:
@@ -80,6 +83,24 @@ def _build() -> Path:
 
     what = f"the attention kernel with {compiler[0]}, once for this machine"
     return kernel_cache.kept(f"{name}.so", what, build)
+
+
+def _compiler() -> tuple[str, ...]:
+    """The command of the C++ compiler. Raises RuntimeError if there is none."""
+    if named := shlex.split(os.environ.get("CXX", "")):
+        return tuple(named)
+    if found := next(filter(None, map(shutil.which, COMPILERS)), None):
+        return (found,)
+    raise RuntimeError(f"there is no C++ compiler ({', '.join(COMPILERS)})")
+
+
+@functools.cache
+def _macros(compiler: tuple[str, ...]) -> bytes:
+    """The predefined macros, which identify the compiler's version and this processor's instructions.
+
+    Raises RuntimeError, OSError, SubprocessError.
+    """
+    return _compile(*compiler, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull)
 
 
 def _compile(*command: str, scratch: str = "") -> bytes:
