@@ -98,7 +98,8 @@ def _measured(configuration: Configuration, results: Sequence[Fields]) -> Measur
     reasons = why_stuck(ended, diverged, len(configuration.runs), by_loss=pretrained)
     variant = str(value_at(first, COLUMNS["variant"]))
     losses = of_seeds(configuration, results)
-    return Measured(configuration.name, variant, losses, reasons, mean_late_gain(ended))
+    late_gain = mean_late_gain(result["late_gain"] for result in ended)
+    return Measured(configuration.name, variant, losses, reasons, late_gain)
 
 
 def _compared(one: Measured, baseline: Measured) -> Compared:

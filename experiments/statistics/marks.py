@@ -30,10 +30,10 @@ def why_stuck(results: Sequence[Mapping[str, Any]], diverged: int, count: int, *
     return reasons
 
 
-def mean_late_gain(results: Sequence[Mapping[str, Any]]) -> float | None:
-    """The mean over the runs of `late_gain`, in nats; None if no run records it."""
-    gains = [gain for result in results if (gain := result["late_gain"]) is not None]
-    return math.fsum(gains) / len(gains) if gains else None
+def mean_late_gain(gains: Iterable[float | None]) -> float | None:
+    """The mean over runs of `late_gain`, in nats; None if no run records it."""
+    known = [gain for gain in gains if gain is not None]
+    return math.fsum(known) / len(known) if known else None
 
 
 def stuck_marks(rows: Sequence[str], stuck: Mapping[str, Mapping[MarkKind, str]]) -> list[Mark]:

@@ -10,6 +10,7 @@ from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from experiments.display.rows import Row
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import joined
 from experiments.files.durable import number, write_sealed
@@ -19,7 +20,8 @@ from experiments.tables.conditions import PLAN
 from experiments.tables.definition.folder import files_start
 from experiments.tables.definition.published import PublishedNumber
 from experiments.tables.definition.request import Request, load
-from experiments.tables.report import MEASURED, Line, Report, without_unnamed_scheme
+from experiments.tables.line import MEASURED, Measurements, SeedLine
+from experiments.tables.report import Report
 from experiments.tables.sealed_file import read_content
 from experiments.tables.seed_plan import CheckedPlan, SeedPlan, changed_since
 
@@ -40,8 +42,8 @@ class _Numbers:
     published_file: str | None
     evidence: Literal["anytime", "planned", "planned, not complete"]  # keys of EVIDENCE
     plan: SeedPlan | None
-    lines: list[Line]
-    by_seed: list[Line]
+    lines: list[Row]
+    by_seed: list[Row]
     stuck: dict[str, Mapping[MarkKind, str]]
     step_seconds: dict[str, dict[int, float]]
     printed: dict[str, dict[str, tuple[int | float | None, int | float | None, str]]]
@@ -64,8 +66,8 @@ def archive(report: Report, path: Path) -> None:
             "published_file": request.published_file and request.published_file.name,
             "evidence": report.evidence.name,
             "plan": report.plan and asdict(report.plan.plan),
-            "lines": without_unnamed_scheme(report.lines),
-            "by_seed": without_unnamed_scheme(report.by_seed),
+            "lines": report.exact_rows(),
+            "by_seed": report.exact_rows_by_seed(),
             "stuck": report.stuck,
             "step_seconds": {
                 row: {str(turn): seconds for turn, seconds in of_row.items()}
@@ -95,23 +97,18 @@ def restored(path: Path) -> Report:
         published_file=Path(file) if file else None, names_seeds=numbers.names_seeds,
         chosen_claims=numbers.chosen_claims,
     )  # fmt: skip
-    lines, by_seed, configurations = _lines(numbers.lines), _lines(numbers.by_seed), request.configurations
+    lines, by_seed = _finite(numbers.lines), _finite(numbers.by_seed)
     _check_columns(path, request, lines, by_seed)
     checked, evidence = None, EVIDENCE[numbers.evidence]
     if numbers.plan:
         checked = CheckedPlan(numbers.plan, changed_since(numbers.plan, request))
         evidence = Anytime() if checked.void else evidence
-    # a report computes its other columns anew, in the order of these
-    columns = {
-        key: line | {"label": configuration.definition.label}
-        for (key, configuration), line in zip(configurations.items(), lines, strict=True)
-    }
+    of_configurations = dict(zip(request.configurations, lines, strict=True))
     return Report(
         request,
-        given=columns,
-        measured=columns,
-        # numbers of earlier versions have no machines
-        by_seed=[cell | {"machine": cell.get("machine")} for cell in by_seed],
+        given={key: _given(line, request) for key, line in of_configurations.items()},
+        measured={key: _measured(line, request) for key, line in of_configurations.items()},
+        by_seed=[_seed_line(cell, request) for cell in by_seed],
         stuck=numbers.stuck,
         step_seconds=numbers.step_seconds,
         printed={
@@ -163,20 +160,45 @@ def _read(path: Path) -> _Numbers:
     return read_content(path, _Numbers, "is not what was written")
 
 
-def _check_columns(path: Path, request: Request, lines: list[Line], by_seed: list[Line]) -> None:
+def _check_columns(path: Path, request: Request, lines: list[Row], by_seed: list[Row]) -> None:
     """Raises Mistake if the lines are not those of the table's present rows, or lack a column that is not computed."""
     remedy = f"attn table {request.name} --out ..."
     present = [(configuration.row, configuration.scheme) for configuration in request.configurations.values()]
-    if present != [(line.get("row"), line["positions"]) for line in lines]:
+    if present != [(line.get("row"), line.get("positions", "")) for line in lines]:
         raise Mistake(f"{path}: the rows of {request.name} have changed since", remedy)
-    of_cells = ("row", "seed", request.budget.score_name, "unigram_loss", "late_gain", "state")
-    for columns, of in ((MEASURED, lines), (of_cells, by_seed)):
+    score = request.budget.score_name
+    of_cells = ("row", "seed", score, "unigram_loss", "late_gain", "state")
+    for columns, of in (((score, *MEASURED), lines), (of_cells, by_seed)):
         if missing := [column for column in columns if any(column not in line for line in of)]:
             raise Mistake(f"{path}: has no numbers of {joined(missing)}", remedy)
 
 
-def _lines(lines: list[Line]) -> list[Line]:
-    """The lines of a report from those of a file, which have no positions in a table without schemes."""
-    return [
-        {key: number(value) for key, value in line.items()} | {"positions": line.get("positions", "")} for line in lines
-    ]
+def _finite(rows: list[Row]) -> list[Row]:
+    """The rows with their numbers; JSON has those that are not finite as text."""
+    return [{key: number(value) for key, value in row.items()} for row in rows]
+
+
+def _given(line: Row, request: Request) -> Row:
+    """The columns of a line that need no result: those before its score."""
+    names = list(line)
+    before = names[: names.index(request.budget.score_name)]
+    return {name: line[name] for name in before if name not in ("row", "positions", "label")}
+
+
+def _measured(line: Row, request: Request) -> Measurements:
+    return Measurements(
+        own={name: line.get(name) for name in request.column_names}, **{name: line[name] for name in MEASURED}
+    )
+
+
+def _seed_line(cell: Row, request: Request) -> SeedLine:
+    return SeedLine(
+        row=cell["row"],
+        scheme=cell.get("positions", ""),
+        seed=cell["seed"],
+        score=cell[request.budget.score_name],
+        unigram_loss=cell["unigram_loss"],
+        late_gain=cell["late_gain"],
+        state=cell["state"],
+        machine=cell.get("machine"),  # not among the numbers of earlier versions
+    )

@@ -16,6 +16,7 @@ from experiments.tables.definition.overrides import by_stage, key_of, merged, pa
 from experiments.tables.definition.published import Published
 from experiments.tables.definition.request import Request, without_folder
 from experiments.tables.definition.table import PAPER
+from experiments.tables.line import SeedLine
 from experiments.tables.seed_plan import CheckedPlan
 from experiments.tables.seeds import seeds_text, spans
 from experiments.tables.sources.source import CellOutcome
@@ -158,11 +159,11 @@ def notes_of_cells(request: Request, outcomes: CellOutcomes, step_times: StepTim
         yield f"{line}."
 
 
-def notes_of_machines(cells: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Sentences on the machines of cells, which have a line each, if these are not all alike."""
+def notes_of_machines(cells: Sequence[SeedLine]) -> Iterator[str]:
+    """Sentences on the machines of cells, if these are not all alike."""
     machines: dict[int, set[str]] = {}
     for cell in cells:
-        machines.setdefault(cell["seed"], set()).update(filter(None, [cell["machine"]]))
+        machines.setdefault(cell.seed, set()).update(filter(None, [cell.machine]))
     if mixed := [seed for seed, names in machines.items() if len(names) > 1]:
         yield f"Rows of {seeds_text(mixed)} ran on {UNLIKE}, which round differently."
     alike = {Place("", "", seed): name for seed, names in machines.items() if len(names) == 1 for name in names}

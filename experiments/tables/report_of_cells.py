@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
+from experiments.display.rows import Row
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.record.dotted import leaves, value_at
@@ -17,7 +18,8 @@ from experiments.tables.conditions import CellOutcomes, Conditions, distinct, fa
 from experiments.tables.definition.published import Published, PublishedNumber
 from experiments.tables.definition.request import Configuration, Request, configuration_key
 from experiments.tables.definition.table import Budget, TableRow, column_name
-from experiments.tables.report import Line, Report, first_known, mean_of_known, ratios_by_round
+from experiments.tables.line import Measurements, SeedLine
+from experiments.tables.report import Report, first_known, mean_of_known, ratios_by_round
 from experiments.tables.seed_plan import counted_seeds, evidence_of, plan_of, plans
 from experiments.tables.sources.source import CellOutcome, Outcomes, Source
 from experiments.tables.step_times import NOT_MEASURED, StepTimes
@@ -113,18 +115,21 @@ def _scores(budget: Budget, outcomes: CellOutcomes) -> dict[str, dict[int, float
     return scores
 
 
-def _by_seed(request: Request, outcomes: CellOutcomes, scores: Mapping[str, dict[int, float]]) -> Iterator[Line]:
-    """A line for every cell: its score, the loss of a unigram model, and its outcome."""
+def _by_seed(request: Request, outcomes: CellOutcomes, scores: Mapping[str, dict[int, float]]) -> Iterator[SeedLine]:
+    """A line for every cell."""
     configurations = request.configurations
     for (key, seed), outcome in outcomes.items():
         configuration = configurations[key]
-        yield {
-            "row": configuration.row, "positions": configuration.scheme, "seed": seed,
-            request.budget.score_name: scores.get(key, {}).get(seed),
-            **{name: outcome.result[name] for name in ("unigram_loss", "late_gain")},
-            "state": outcome.state,
-            "machine": _machines(outcome.result),
-        }  # fmt: skip
+        yield SeedLine(
+            row=configuration.row,
+            scheme=configuration.scheme,
+            seed=seed,
+            score=scores.get(key, {}).get(seed),
+            unigram_loss=outcome.result["unigram_loss"],
+            late_gain=outcome.result["late_gain"],
+            state=outcome.state,
+            machine=_machines(outcome.result),
+        )
 
 
 def _machines(result: Fields) -> str | None:
@@ -156,10 +161,10 @@ def _printed(rows: Mapping[str, TableRow], published: Published | None) -> dict[
     }
 
 
-def _published_columns(published: Published | None, numbers: dict[str, PublishedNumber] | None) -> Line:
+def _published_columns(published: Published | None, numbers: dict[str, PublishedNumber] | None) -> Row:
     if published is None:
         return {}
-    columns: Line = {}
+    columns: Row = {}
     for metric in published.metrics:
         number = numbers[metric] if numbers else PublishedNumber(None, None, "")
         columns |= {f"published_{metric}": number.value, f"published_{metric}_pm": number.spread}
@@ -172,20 +177,25 @@ def _measured(
     configuration: Configuration,
     outcomes: Sequence[CellOutcome],
     step_seconds: Mapping[str, dict[int, float]],
-) -> Line:
-    """Numbers of the finished cells and of the bench: means and medians, but the most of the memory."""
+) -> Measurements:
     results = _results(outcomes)
-    places = [*request.columns, "steps", "tokens", "processor_seconds"]
     seconds = step_seconds.get(configuration.key, {})
     baseline = configuration_key(request.table.baseline, configuration.scheme)
     ratios = ratios_by_round(seconds, step_seconds.get(baseline, {}))
-    return {
-        **{column_name(place): mean_of_known(value_at(result, place) for result in results) for place in places},
-        "parameters": first_known(value_at(result, "parameters.total") for result in results),
-        "peak_memory_bytes": max((result["peak_memory_bytes"] or 0 for result in results), default=0) or None,
-        "step_seconds": median(seconds.values()) if seconds else None,
-        "step_time": median(ratios) if ratios else None,
-    }
+
+    def mean(place: str) -> float | None:
+        return mean_of_known(value_at(result, place) for result in results)
+
+    return Measurements(
+        own={column_name(place): mean(place) for place in request.columns},
+        parameters=first_known(value_at(result, "parameters.total") for result in results),
+        step_seconds=median(seconds.values()) if seconds else None,
+        step_time=median(ratios) if ratios else None,
+        steps=mean("steps"),
+        tokens=mean("tokens"),
+        processor_seconds=mean("processor_seconds"),
+        peak_memory_bytes=max((result["peak_memory_bytes"] or 0 for result in results), default=0) or None,
+    )
 
 
 def _results(outcomes: Iterable[CellOutcome]) -> list[Fields]:

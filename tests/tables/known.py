@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from experiments.display.rows import Row
 from experiments.record.result import UNKNOWN
 from experiments.statistics.evidence import Evidence
 from experiments.tables import seed_plan
@@ -109,8 +110,8 @@ def report_of(request: Request, source: Known, conditions: Conditions) -> Report
     return report_of_cells(request, source, request.seeds, Outcomes(source), conditions)
 
 
-def line(found: Report, row: str) -> dict:
-    return next(each for each in found.lines if each["row"] == row)
+def line(found: Report, row: str) -> Row:
+    return next(each for each in found.exact_rows() if each["row"] == row)
 
 
 # means 4.25 and 4.15, so 16 heads look better; over the seeds that both have they are 0.1 worse than 4.05

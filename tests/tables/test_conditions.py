@@ -168,7 +168,7 @@ def comparison_lines(found: Report) -> list[str]:
 def test_a_cell_that_was_continued_or_fine_tuned_elsewhere_has_all_its_machines():
     def machine(**more) -> str | None:
         found = made({("h8", 0): done(4.0, **more)})
-        return next(cell["machine"] for cell in found.by_seed if (cell["row"], cell["seed"]) == ("h8", 0))
+        return next(cell.machine for cell in found.by_seed if (cell.row, cell.seed) == ("h8", 0))
 
     last = "a machine, 2 threads"
     assert machine() == last and machine(device=None) is None

@@ -55,7 +55,7 @@ def test_the_perplexity_of_a_row_is_that_of_its_mean_loss():
 
 def test_the_table_by_seed_has_a_line_for_a_cell_that_has_not_begun():
     halfway = made({("h8", 0): CellOutcome("missing")})
-    lines = list(csv.DictReader(io.StringIO(as_csv(halfway.by_seed))))
+    lines = list(csv.DictReader(io.StringIO(as_csv(halfway.exact_rows_by_seed()))))
     assert [each["state"] for each in lines[:2]] == ["missing", "done"] and not lines[0]["unigram_loss"]
 
 
@@ -133,13 +133,13 @@ def test_a_cell_that_diverged_counts_as_the_worst_of_the_others(better, worst):
     budgets = {"nano": table.budget("nano").model_copy(update={"better": better})}
     changes = {("h32", 0): CellOutcome("diverged", "not finite"), ("h8", 0): done(4.0, unigram_loss=6.0)}
     found = made(changes, table=table.model_copy(update={"budgets": budgets}))
-    (cell,) = [each for each in found.by_seed if (each["row"], each["seed"]) == ("h32", 0)]
-    assert cell["validation_loss"] == worst
+    (cell,) = [each for each in found.by_seed if (each.row, each.seed) == ("h32", 0)]
+    assert cell.score == worst
 
 
 def test_a_score_that_is_not_finite_counts_as_diverged():
     found = made({("h16", 0): done(math.inf), ("h8", 1): done(-math.inf)})
-    states = {(cell["row"], cell["seed"]): cell["state"] for cell in found.by_seed}
+    states = {(cell.row, cell.seed): cell.state for cell in found.by_seed}
     assert states["h16", 0] == states["h8", 1] == "diverged"
     assert found.verdicts[0].word == "not tested" and "h16 diverged with 1 of" in found.verdicts[0].why
 

@@ -162,7 +162,7 @@ def test_a_report_reads_every_cell_and_checks_every_plan_once(tmp_path, monkeypa
     monkeypatch.setattr(seed_plan, "_plan_now", lambda *asked: planned.append(asked) or plan_now(*asked))
     for asked in (request(tmp_path, range(4), named=True), request(tmp_path)):
         made = report_of_request(asked, source, Outcomes(source))
-        assert {cell["seed"] for cell in made.by_seed} == {*asked.seeds}
+        assert {cell.seed for cell in made.by_seed} == {*asked.seeds}
         assert len(read) == len(set(read)) and len(planned) == 2
         read.clear()
         planned.clear()

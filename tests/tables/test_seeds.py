@@ -44,8 +44,8 @@ def test_cells_of_seeds_that_nobody_asked_for_count_where_they_are(tmp_path):
     source.make(source.cells(range(2)), "", QUIET)
     source.make([TableCell("h8", 7, ""), TableCell("h16", 7, "")], "", QUIET)
     made = reported(asked, source)
-    assert [line["seeds"] for line in made.lines] == [3, 3, 2]
-    assert made.is_complete and {line["state"] for line in made.lines} == {"done"}
+    assert [line.seeds for line in made.lines] == [3, 3, 2]
+    assert made.is_complete and {line.state for line in made.lines} == {"done"}
     # nobody asked for the third row's cell of seed 7
     assert (made.cells, made.missing) == (8, 0)
     assert missing(made) == "(!) marks numbers that cover only some of the seeds."

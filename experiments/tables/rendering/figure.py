@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.files.durable import replacing
 from experiments.statistics.comparison import Compared
+from experiments.tables.line import Line
 from experiments.tables.partial_seeds import SIGN
 from experiments.tables.rendering.published_difference import PublishedDifference, published_difference
 from experiments.tables.rendering.sentences import meaning_of_differences, missing, partial_seeds
-from experiments.tables.report import Line, Report, under
+from experiments.tables.report import Report, under
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -66,7 +67,7 @@ def save_figure(report: Report, path: Path) -> bool:
     except ImportError:
         return False
     compared = list(_compared(report))
-    if not any(line[report.score] is not None for line in report.lines):
+    if not any(line.score is not None for line in report.lines):
         return False
     schemes = report.request.schemes
     footnote = partial_seeds(report)
@@ -79,7 +80,7 @@ def save_figure(report: Report, path: Path) -> bool:
     if footnote:
         figure.supxlabel("\n".join(footnote), fontsize=7, x=0.01, ha="left")
     ((left, right),) = figure.subfigures(1, 2, squeeze=False, width_ratios=(1, 1.9))
-    hollow = "; hollow: marked in the table" if any(line["mark"] for line in report.lines) else " over seeds"
+    hollow = "; hollow: marked in the table" if any(line.mark for line in report.lines) else " over seeds"
     left.suptitle(f"means and standard errors{hollow}", fontsize=9)
     panels = left.subplots(len(schemes), 1, squeeze=False)[:, 0]
     score_axes = [_draw_scores(axes, report, scheme) for axes, scheme in zip(panels, schemes, strict=True)]
@@ -103,7 +104,7 @@ def _draw_scores(axes: Axes, report: Report, scheme: str) -> Axis | None:
     size = _size(of_scheme)
     groups: dict[str, list[Line]] = {}
     for line in of_scheme:
-        if line[report.score] is not None:
+        if line.score is not None:
             groups.setdefault(_variant(line), []).append(line)
     if not groups:
         axes.set_axis_off()
@@ -112,21 +113,21 @@ def _draw_scores(axes: Axes, report: Report, scheme: str) -> Axis | None:
     if size is None:
         rows = [line for group in groups.values() for line in group]
         for index, line in enumerate(rows):
-            _point(axes, report, line, index, FAMILIES[0], horizontal=True)
-        axes.set_yticks(range(len(rows)), [_signed(line["row"], line) for line in rows], fontsize=8)
+            _point(axes, line, index, FAMILIES[0], horizontal=True)
+        axes.set_yticks(range(len(rows)), [_signed(line.row, line) for line in rows], fontsize=8)
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlabel(_unit(report))
         return axes.xaxis
     for index, (name, lines) in enumerate(groups.items()):
         colour = FAMILIES[index % len(FAMILIES)]
-        lines = sorted(lines, key=lambda line: line[size])
+        lines = sorted(lines, key=lambda line: line.given[size])
         beside = 2 ** (DODGE * (2 * index - len(groups) + 1))
-        at = [beside * line[size] for line in lines]
-        axes.plot(at, [line[report.score] for line in lines], color=colour, label=name)
+        at = [beside * line.given[size] for line in lines]
+        axes.plot(at, [_score(line) for line in lines], color=colour, label=name)
         for line, place in zip(lines, at, strict=True):
-            _point(axes, report, line, place, colour)
+            _point(axes, line, place, colour)
     axes.set_xscale("log", base=2)
-    places = sorted({line[size] for line in of_scheme})
+    places = sorted({line.given[size] for line in of_scheme})
     axes.set_xticks(places, [f"{place:g}" for place in places])
     axes.minorticks_off()
     axes.set_xlabel({"h": "heads", "d_k": "key size d_k"}.get(size, size.replace("_", " ")))
@@ -146,21 +147,26 @@ def _share_span(axes: Sequence[Axis]) -> None:
         axis.set_view_interval(middle - span / 2, middle + span / 2, ignore=True)
 
 
-def _point(axes: Axes, report: Report, line: Line, place: float, colour: str, *, horizontal: bool = False) -> None:
+def _point(axes: Axes, line: Line, place: float, colour: str, *, horizontal: bool = False) -> None:
     """The mean with its standard error; hollow if the row may not decide a claim."""
-    face = "white" if line["mark"] else colour
+    face = "white" if line.mark else colour
     style: dict[str, Any] = {"color": colour, "markerfacecolor": face, "fmt": "o", "capsize": 2, "markersize": 5}
-    error = line["standard_error"] or 0.0
+    error = line.standard_error or 0.0
     if horizontal:
-        axes.errorbar(line[report.score], place, xerr=error, **style)
+        axes.errorbar(_score(line), place, xerr=error, **style)
     else:
-        axes.errorbar(place, line[report.score], yerr=error, **style)
+        axes.errorbar(place, _score(line), yerr=error, **style)
         beside: dict[str, Any] = {"xytext": (5, 4), "textcoords": "offset points", "fontsize": 7, "color": colour}
-        axes.annotate(_signed("", line), (place, line[report.score]), **beside)
+        axes.annotate(_signed("", line), (place, _score(line)), **beside)
+
+
+def _score(line: Line) -> float:
+    assert line.score is not None  # others are not drawn
+    return line.score
 
 
 def _signed(name: str, line: Line) -> str:
-    return f"{name} {SIGN}".strip() if line["of_seeds"] else name
+    return f"{name} {SIGN}".strip() if line.of_seeds else name
 
 
 class _Drawn(NamedTuple):
@@ -267,7 +273,7 @@ def _size(lines: Sequence[Line]) -> str | None:
     for size in VARIED:
         groups: dict[str, list[Any]] = {}
         for line in lines:
-            groups.setdefault(_variant(line), []).append(line.get(size))
+            groups.setdefault(_variant(line), []).append(line.given.get(size))
         values = [value for group in groups.values() for value in group]
         distinct = all(len(set(group)) == len(group) for group in groups.values())
         if distinct and all(isinstance(value, int | float) for value in values) and len(set(values)) > 2:
@@ -276,7 +282,7 @@ def _size(lines: Sequence[Line]) -> str | None:
 
 
 def _variant(line: Line) -> str:
-    return str(line.get("variant", "")).replace("_", " ")
+    return str(line.given.get("variant", "")).replace("_", " ")
 
 
 def _unit(report: Report) -> str:

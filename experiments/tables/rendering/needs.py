@@ -67,7 +67,7 @@ def _more_rounds(outlook: Outlook, report: Report) -> str:
         return f"at least {FIRST_SEEDS} rounds on a quiet machine (--rounds {FIRST_SEEDS}), {every}"
     if more is None:
         return f"over {MOST_SEEDS:,} rounds on a quiet machine, {every}"
-    seconds = sum(filter(None, (line["step_seconds"] for line in report.lines)))
+    seconds = sum(filter(None, (line.measured.step_seconds for line in report.lines)))
     time = f", at least {rough_duration(more * seconds)} on this table's machine" if seconds else ""
     return f"about {more:,} more {plural('round', more)} on a quiet machine (--rounds {have + more}){time}, {every}"
 
@@ -77,7 +77,7 @@ def _better_trainings(marks: Sequence[Mark], claim: str, scheme: str, report: Re
     rows: dict[MarkKind, list[str]] = {}
     for mark in marks:
         rows.setdefault(mark.kind, []).append(mark.row)
-    seeds = {mark.row: report.known(mark.row, scheme, "seeds") or FIRST_SEEDS for mark in marks}
+    seeds = {mark.row: report.known(mark.row, scheme, lambda line: line.seeds) or FIRST_SEEDS for mark in marks}
     if untuned := rows.get("untuned", []):
         yield _tuned_rates({row: seeds[row] for row in untuned}, claim, scheme, report)
 
@@ -155,25 +155,35 @@ def _on_gpu(runs: Mapping[str, int], scheme: str, report: Report, steps: int) ->
     if not (total := _total(runs, work)):
         return None
     seconds = steps * max(total, AT_ONCE * max(filter(None, work))) / LAYERS_TIMES_TOKENS_PER_SECOND
-    padded = any(report.known(row, scheme, "tokens") % report.known(row, scheme, "steps") for row in runs)
+    padded = any(tokens % steps for row in runs for tokens, steps in [_extent(report, scheme, row)] if tokens and steps)
     about, beside = ("at least", ", if padding cost nothing") if padded else ("about", "")
     return f"{about} {rough_duration(seconds)} on one GPU (H200, fp32, {AT_ONCE} at once{beside})"
 
 
 def _seconds(report: Report, scheme: str, row: str) -> float | None:
     """The time of a run by the table's bench, else the processor time of its runs."""
-    steps, step_seconds = (report.known(row, scheme, key) for key in ("steps", "step_seconds"))
-    return steps * step_seconds if steps and step_seconds else report.known(row, scheme, "processor_seconds")
+    steps = report.known(row, scheme, lambda line: line.measured.steps)
+    step_seconds = report.known(row, scheme, lambda line: line.measured.step_seconds)
+    if steps and step_seconds:
+        return steps * step_seconds
+    return report.known(row, scheme, lambda line: line.measured.processor_seconds)
 
 
 def _layers_times_tokens(report: Report, scheme: str, row: str) -> float | None:
     """The work of a run, without padding. Where steps were timed, the row counts with the baseline's layers, times the
     ratio of its step to the baseline's.
     """
-    ratio = report.known(row, scheme, "step_time")
-    layers = report.known(report.request.table.baseline if ratio else row, scheme, "layers")
-    tokens, steps = (report.known(row, scheme, key) for key in ("tokens", "steps"))
+    ratio = report.known(row, scheme, lambda line: line.measured.step_time)
+    as_deep_as = report.request.table.baseline if ratio else row
+    layers = report.known(as_deep_as, scheme, lambda line: line.given.get("layers"))
+    tokens, steps = _extent(report, scheme, row)
     return tokens * layers * (ratio or 1.0) if tokens and steps and layers else None
+
+
+def _extent(report: Report, scheme: str, row: str) -> tuple[float | None, float | None]:
+    """The tokens and the steps of a run."""
+    tokens = report.known(row, scheme, lambda line: line.measured.tokens)
+    return tokens, report.known(row, scheme, lambda line: line.measured.steps)
 
 
 def _total(runs: Mapping[str, int], of_one: Sequence[float | None]) -> float | None:

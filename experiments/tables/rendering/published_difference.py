@@ -34,8 +34,7 @@ def published_difference(part: Statement, report: Report) -> PublishedDifference
     printed = report.request.printed
     if printed is None or part.relation == "=":
         return None
-    lines = {line["row"]: line for line in report.lines}
-    factors = part.contrast(lines)
+    factors = part.contrast({line.row: line.columns(report.score) for line in report.lines})
     numbers = [report.printed.get(row, {}).get(printed.metric) for row in factors]
     values = [number.value for number in numbers if number is not None and number.value is not None]
     if len(values) < len(factors):

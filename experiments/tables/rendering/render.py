@@ -16,7 +16,7 @@ from experiments.tables.rendering.markdown import markdown
 from experiments.tables.rendering.page import page
 from experiments.tables.rendering.sentences import is_small, more_parameters
 from experiments.tables.rendering.text import as_text
-from experiments.tables.report import Report, without_unnamed_scheme
+from experiments.tables.report import Report
 
 ENDINGS = {"table": "txt", "markdown": "md", "csv": "csv", "latex": "tex"}
 FIGURES = ("svg", "pdf")
@@ -28,7 +28,7 @@ def render(report: Report, format: str, console: Console | None = None, figure: 
     figure: the file of the figure for Markdown to show; empty for none.
     """
     if format == "csv":
-        return as_csv(without_unnamed_scheme(report.lines))
+        return as_csv(report.exact_rows())
     if format == "markdown":
         return markdown(page(report), figure)
     return latex(page(report)) if format == "latex" else as_text(page(report), console)
@@ -47,7 +47,7 @@ def write_all(report: Report, folder: Path) -> list[Path]:
     drawn = [path for path in figures if save_figure(report, path)]
     shown = next((path.name for path in drawn if path.suffix == ".svg"), "")
     texts = {f"{stem}.{ending}": render(report, format, figure=shown) for format, ending in ENDINGS.items()}
-    texts[f"{stem}_seeds.csv"] = as_csv(without_unnamed_scheme(report.by_seed))
+    texts[f"{stem}_seeds.csv"] = as_csv(report.exact_rows_by_seed())
     if report.verdicts:
         texts[f"{stem}_claims.csv"] = as_csv(claim_rows(report))
     for name, content in texts.items():

@@ -95,7 +95,7 @@ def shown_or_claimed(report: Report) -> str:
 
 def missing(report: Report) -> str:
     """How many cells are missing, and which numbers are marked because they lack seeds; empty if there is neither."""
-    uneven = any(line["of_seeds"] or line["difference_of_seeds"] for line in report.lines)
+    uneven = any(line.of_seeds or line.difference_of_seeds for line in report.lines)
     are = "is" if report.missing == 1 else "are"
     counted = f"{report.missing} of {report.cells} cells {are} missing" if report.missing else ""
     marked = f"{SIGN} marks numbers that cover only some of the seeds" if uneven else ""
@@ -174,19 +174,19 @@ def legend(report: Report) -> list[str]:
     lines = ["Published numbers: " + "; ".join(meanings) + "."] if meanings else []
     baseline = report.request.table.baseline
     unit = report.request.budget.unit
-    if any(line["standard_error"] is not None for line in report.lines):
+    if any(line.standard_error is not None for line in report.lines):
         lines.append(f"+- after {report.score}: the standard error of the mean over the seeds.")
     lines.append(
         f"difference: {report.score} minus that of the row {baseline}, paired by seed, with its 95% interval"
         + (f", in {unit}." if unit else ".")
     )
     lines += partial_seeds(report)
-    unigram = {line["unigram_loss"] for line in report.lines if line["unigram_loss"] is not None}
+    unigram = {line.unigram_loss for line in report.lines if line.unigram_loss is not None}
     if len(unigram) == 1:
         lines.append(
             f"unigram_loss, the loss of predicting every token from its frequency, is {unigram.pop():.4f} nats."
         )
-    if any(line["step_time"] for line in report.lines):
+    if any(line.measured.step_time for line in report.lines):
         lines.append(
             f"step: the time of a training step by the table's own bench, the median over its rounds, and the median "
             f"of the rounds' ratios to {baseline}, with the 95% interval of their geometric mean, where it is finite."
@@ -199,7 +199,7 @@ def legend(report: Report) -> list[str]:
 def _unsteady_times(report: Report) -> str:
     """Says how widely the ratios of step times spread, if the bench did not run on a quiet machine."""
     baseline = report.request.table.baseline
-    bounds = (report.step_ratio_interval(line["row"], baseline, line["positions"]) for line in report.lines)
+    bounds = (report.step_ratio_interval(line.row, baseline, line.scheme) for line in report.lines)
     low, high = max(filter(None, bounds), key=lambda each: each[1] - each[0], default=(0.0, 0.0))
     if high - low <= WIDE_RATIO:
         return ""
@@ -213,9 +213,9 @@ def partial_seeds(report: Report) -> list[str]:
     """A line for each row whose mean or difference does not cover all seeds, with the seeds that it covers."""
     lines = []
     for line in report.lines:
-        over = {"mean": line["of_seeds"], "difference": line["difference_of_seeds"]}
+        over = {"mean": line.of_seeds, "difference": line.difference_of_seeds}
         parts = [f"the {name} covers {seeds}" for name, seeds in over.items() if seeds]
-        name = " under ".join(filter(None, [line["row"], line["positions"]]))
+        name = " under ".join(filter(None, [line.row, line.scheme]))
         lines += [f"{SIGN} {name}: {'; '.join(parts)}."] if parts else []
     return lines
 
@@ -285,7 +285,7 @@ def more_parameters(comparison: Compared, report: Report, scheme: str) -> float 
     """How many times the parameters of the worse row the better one has, if these are clearly more."""
     if (ends := _ends(comparison, report, scheme)) is None:
         return None
-    less, more = (report.known(row, scheme, "parameters") for row in ends)
+    less, more = (report.known(row, scheme, lambda line: line.measured.parameters) for row in ends)
     return more / less if more and less and math.log(more / less) > LEAST_PARAMETERS else None
 
 

@@ -11,7 +11,7 @@ from experiments.failures.failure import Failure
 from experiments.record.mirrors import wandb_views as view
 from experiments.record.mirrors.wandb_views import log_tables
 from experiments.tables.rendering.render import claim_rows
-from experiments.tables.report import Report, without_unnamed_scheme
+from experiments.tables.report import Report
 
 TITLE = "attn: the papers' tables"
 
@@ -19,7 +19,7 @@ TITLE = "attn: the papers' tables"
 def mirror(report: Report, runs: Path, say: Callable[[str], None]) -> None:
     """Log the table, offline without a login, and update the report. `say` gets a line about each."""
     logger = compose([]).logger
-    tables = {"table": without_unnamed_scheme(report.lines), "claims": claim_rows(report)}
+    tables = {"table": report.exact_rows(), "claims": claim_rows(report)}
     say(log_tables(f"table-{report.request.stem}", tables, logger.model_dump(), runs))
     try:
         of_all_tables = build_report(view.owner(logger.entity), logger.project, runs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from experiments.tables.rendering.columns import divided, readable_table
@@ -36,9 +38,8 @@ def test_the_second_table_has_the_published_numbers_and_the_names_of_the_rows():
 
 def test_the_width_of_values_is_shown_where_it_differs_from_that_of_keys():
     report = made()
-    for line in report.lines:
-        line["d_v"] = line["d_k"]
-    assert "d_v" not in readable_table(report)[0]
-    report.lines[-1]["d_v"] = 7
-    shown = [row["d_v"] for row in readable_table(report)]
-    assert shown == [*(line["d_k"] for line in report.lines[:-1]), 7]
+    given = {key: sizes | {"d_v": sizes["d_k"]} for key, sizes in report.given.items()}
+    assert "d_v" not in readable_table(replace(report, given=given))[0]
+    given["h32"] |= {"d_v": 7}
+    shown = {row["row"]: row["d_v"] for row in readable_table(replace(report, given=given))}
+    assert shown == {key: sizes["d_k"] for key, sizes in given.items()} | {"h32": 7}

@@ -87,7 +87,7 @@ def test_a_folder_that_can_not_be_made_is_said_with_the_option_that_chooses_anot
 
 
 def test_render_only_saves_it_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(saved, "as_json", lambda report: {"rows": [line["state"] for line in report.lines]})
+    monkeypatch.setattr(saved, "as_json", lambda report: {"rows": [line.state for line in report.lines]})
     options = TableOptions(mode="--render-only", runs=tmp_path / "runs", seeds="2")
     assert show_table(NAME, ["logger.wandb=off"], options) == 0
     found = read_sealed(tmp_path / "runs" / "tables" / JSON)

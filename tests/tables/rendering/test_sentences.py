@@ -19,7 +19,7 @@ from experiments.tables.rendering.sentences import (
 from experiments.tables.sources.source import CellOutcome
 from experiments.tables.step_times import NOT_MEASURED
 from tests.fixtures.tables import NAME
-from tests.tables.known import LOSSES, STEP_TIMES, UNEVEN, done, made, table_under
+from tests.tables.known import LOSSES, STEP_TIMES, UNEVEN, done, line, made, table_under
 
 pytestmark = pytest.mark.usefixtures("heads_table")
 
@@ -147,7 +147,7 @@ def test_the_better_row_is_that_of_the_pairs():
     }
     found = made(missing | changes, step_times=NOT_MEASURED)
     first, _ = found.verdicts[0].findings[""].comparisons
-    assert found.known("h16", "", found.score) < found.known("h8", "", found.score)
+    assert line(found, "h16")[found.score] < line(found, "h8")[found.score]
     assert comparison_line(first, found, "", "seed").endswith("; h8 has 1.50 times the parameters of h16")
 
 
