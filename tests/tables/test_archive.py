@@ -79,6 +79,21 @@ def test_a_difference_is_as_long_under_every_scheme_of_a_figure(stem, axis, tmp_
     assert low != pytest.approx(getattr(second, axis).get_view_interval()[0])
 
 
+@pytest.mark.parametrize(
+    "stem, label, ends",
+    [
+        ("cordonnier2020_collaborative-X1-40-44", "key size d_k over the variant's largest", (0.125, 1)),
+        ("shazeer2020_heads", "heads", (3, 48)),  # whose variants have the same numbers of heads
+    ],
+)
+def test_variants_without_a_common_size_are_compared_by_its_share(stem, label, ends, tmp_path, monkeypatch):
+    axes, *_ = drawn(stem, tmp_path, monkeypatch).get_axes()
+    assert axes.get_xlabel() == label
+    for line in axes.get_legend_handles_labels()[0]:
+        places = line.get_xdata()
+        assert (places[0], places[-1]) == pytest.approx(ends, rel=0.02)
+
+
 def test_every_page_of_results_has_its_numbers():
     pages = {path.stem for path in RESULTS.glob("*.md")} - {"README"}
     assert pages and pages == {path.stem for path in RESULTS.glob("*.json")}

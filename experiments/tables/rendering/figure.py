@@ -118,19 +118,22 @@ def _draw_scores(axes: Axes, report: Report, scheme: str) -> Axis | None:
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlabel(_unit(report))
         return axes.xaxis
+    largest = _largest(of_scheme, size)
+    places = {line.row: line.given[size] / largest.get(_variant(line), 1) for line in of_scheme}
     for index, (name, lines) in enumerate(groups.items()):
         colour = FAMILIES[index % len(FAMILIES)]
         lines = sorted(lines, key=lambda line: line.given[size])
         beside = 2 ** (DODGE * (2 * index - len(groups) + 1))
-        at = [beside * line.given[size] for line in lines]
+        at = [beside * places[line.row] for line in lines]
         axes.plot(at, [_score(line) for line in lines], color=colour, label=name)
         for line, place in zip(lines, at, strict=True):
             _point(axes, line, place, colour)
     axes.set_xscale("log", base=2)
-    places = sorted({line.given[size] for line in of_scheme})
-    axes.set_xticks(places, [f"{place:g}" for place in places])
+    ticks = sorted({*places.values()})
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
-    axes.set_xlabel({"h": "heads", "d_k": "key size d_k"}.get(size, size.replace("_", " ")))
+    axis = {"h": "heads", "d_k": "key size d_k"}.get(size, size.replace("_", " "))
+    axes.set_xlabel(f"{axis} over the variant's largest" if largest else axis)
     axes.set_ylabel(_unit(report))
     axes.legend(fontsize=8, frameon=False)
     return axes.yaxis
@@ -279,6 +282,18 @@ def _size(lines: Sequence[Line]) -> str | None:
         if distinct and all(isinstance(value, int | float) for value in values) and len(set(values)) > 2:
             return size
     return None
+
+
+def _largest(lines: Sequence[Line], size: str) -> dict[str, float]:
+    """The largest size of each variant if no two variants share one, so that their lines can be compared; else empty.
+
+    Shared queries and keys, for example, are as wide as those of all separate heads together.
+    """
+    sizes: dict[str, set[float]] = {}
+    for line in lines:
+        sizes.setdefault(_variant(line), set()).add(line.given[size])
+    apart = len(sizes) > 1 and len(set().union(*sizes.values())) == sum(map(len, sizes.values()))
+    return {name: max(of_variant) for name, of_variant in sizes.items()} if apart else {}
 
 
 def _variant(line: Line) -> str:
