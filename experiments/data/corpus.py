@@ -38,6 +38,9 @@ class Corpus:
     @property
     def more_documents(self) -> str:
         """What to do about a text that has too few documents."""
+        if self.remark:
+            # such as that of a table that is read as plain text: it has no blank lines
+            return self.remark
         undivided = self.identity.get("documents", "row") == "row"
         return "use more documents" if undivided else "use more and shorter documents (data.documents=row)"
 

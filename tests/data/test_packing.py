@@ -282,6 +282,17 @@ def test_texts_that_are_too_short_are_refused_in_numbers(
     assert not [path for path in (tmp_path / "cache" / "packed").iterdir() if path.is_dir()]
 
 
+def test_a_table_without_a_blank_line_is_refused_with_the_settings_that_read_its_column(
+    text_data: Settings, byte_bpe: TrainedTokenizer, tmp_path: Path
+) -> None:
+    table = tmp_path / "reviews.csv"
+    table.write_text("stars,body\n" + "5,many words\n" * 99)
+    message = r"has 1: .*reviews\.csv is read as plain text, .* data=hub data\.path=FOLDER data\.column=NAME reads"
+    with pytest.raises(DataError, match=message) as refused:
+        prepare(text_data(train=str(table)), byte_bpe, LENGTH, tmp_path / "cache", silent)
+    assert "data.documents" not in str(refused.value)
+
+
 def test_a_test_split_that_is_too_short_is_left_out_and_said(
     text_data: Settings, byte_bpe: TrainedTokenizer, tmp_path: Path
 ) -> None:
