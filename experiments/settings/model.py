@@ -38,7 +38,7 @@ class Model(Group):
     embedding_norm: bool  # a norm on the sum of the embeddings
     first_norm: bool  # with norm=pre: a norm also before the first attention, in an encoder-decoder on either side
     position: PositionName  # position encoding
-    rotary_base: Positive  # rotary features rotate by 1 to 1 / base radians per token
+    rotary_base: Positive  # pair i of key_size // 2 rotates by base^(-i / (key_size // 2)) radians per token
     local_window: Size | None  # tokens on either side that local layers attend to; null: no layer is local
     global_every: Size  # one layer in this many attends to all tokens, starting with the first; the others are local
     local_rotary_base: Positive  # rotary_base of the local layers
