@@ -25,7 +25,7 @@ def planned_steps(settings: Settings, sequences: int | None = None) -> int | Non
         if tokens is None:
             raise Mistake(
                 f"trainer.max_tokens={trainer.max_tokens}: the batches of objective={settings.objective.kind} have a "
-                "varying number of tokens, so the number of steps is unknown; set max_steps"
+                "varying number of tokens, so the number of steps is unknown; limit the run by max_steps instead"
             )
         limits.append(math.ceil(trainer.max_tokens / (trainer.batch_size * tokens)))
     epochs = settings.epoch_limit

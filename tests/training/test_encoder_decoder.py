@@ -129,5 +129,5 @@ def test_translation_counts_the_tokens_that_are_there(overrides_of, go, pairs_fi
 
 def test_tokens_of_pairs_are_no_limit(overrides_of, go):
     settings = compose([*overrides_of("transformer_nano"), "trainer.max_tokens=1000"])
-    with pytest.raises(Mistake, match=r"trainer\.max_tokens=1000.*objective=translation.*set max_steps"):
+    with pytest.raises(Mistake, match=r"trainer\.max_tokens=1000.*objective=translation.*by max_steps instead"):
         go(settings)
