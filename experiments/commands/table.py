@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -91,7 +92,7 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
     table = load(name)
     budget = table.budget(options.budget)
     seeds = range(budget.seeds) if options.seeds is None else seeds_of(options.seeds)
-    if options.out and options.out.exists() and not options.out.is_dir():
+    if options.out and os.path.lexists(options.out) and not options.out.is_dir():
         raise Mistake(f"--out {options.out}: is not a folder", "name a folder; it is made if it does not exist")
     if options.out:
         with or_elsewhere("choose another --out"):

@@ -16,6 +16,7 @@ from rich.console import Console
 from experiments.cells.resources import Workers
 from experiments.display.lines import say
 from experiments.display.numbers import rough_duration
+from experiments.failures.wording import joined, plural
 from experiments.statistics.comparison import Compared
 from experiments.statistics.evidence import MOST_SEEDS
 from experiments.tables.definition.request import Request, configuration_key
@@ -68,7 +69,7 @@ def until_resolved(
         step = next_step(request, source, outcomes, report, given_up)
         used = (time.monotonic() - began) / 3600
         if step is None or used >= hours:
-            reason = "nothing is left to decide" if step is None else f"{hours:g} h are used"
+            reason = "nothing is left that seeds could decide" if step is None else f"{hours:g} h are used"
             say(console, f"{reason}; {_open_claims(report)}")
             return report
         say(console, f"{used:.2f} of {hours:g} h; {_open_claims(report)}; {step.why}")
@@ -152,5 +153,7 @@ def _seconds(cells: Sequence[TableCell], outcomes: Outcomes) -> dict[str, float]
 
 
 def _open_claims(report: Report) -> str:
-    words = [verdict.word for verdict in report.verdicts]
-    return f"{words.count('not resolved')} of {len(words)} claims are not resolved"
+    counts = Counter(verdict.word for verdict in report.verdicts)
+    undecided = [f"{counts[word]} {'is' if counts[word] == 1 else 'are'} {word}" for word in UNDECIDED if counts[word]]
+    claims = f"{len(report.verdicts)} {plural('claim', len(report.verdicts))}"
+    return f"of {claims}, {joined(undecided) if undecided else 'all are decided'}"

@@ -134,6 +134,13 @@ def test_mistakes_are_named_and_change_nothing(attn, tmp_path, words, said):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_link_to_nothing_is_no_folder_for_the_results(attn, tmp_path):
+    (tmp_path / "link").symlink_to("nothing")
+    done = attn("table", "bhojanapalli2020/theorem1", "--out", "link", "--render-only")
+    assert done.returncode == 2 and "--out link: is not a folder" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
 def test_a_mistake_in_every_row_is_said_once(attn):
     said = attn("table", TABLE, "hiden_size=4").stderr
     assert said.count("there is no setting 'hiden_size'") == 1 and "none: " not in said

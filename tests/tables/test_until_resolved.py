@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from experiments.tables.seed_plan import make_plan
 from experiments.tables.seeds import FIRST_SEEDS
 from experiments.tables.sources.source import Outcomes
 from experiments.tables.step_times import StepTimes
-from experiments.tables.until_resolved import NextCells, next_step, until_resolved
+from experiments.tables.until_resolved import NextCells, _open_claims, next_step, until_resolved
 from tests.tables.made import QUIET, Made, evidence, reported, request
 
 pytestmark = pytest.mark.usefixtures("heads_table")
@@ -62,6 +63,18 @@ def test_the_next_seed_goes_to_what_still_decides(tmp_path):
     assert last.verdicts[0].word == "holds"
     counts = {row: sum(made == row for made, _ in source.made) for row in source.rows}
     assert counts["h8"] < counts["h16"] == counts["h32"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["holds"], "of 1 claim, all are decided"),
+        (["not resolved", "holds", "reversed"], "of 3 claims, 1 is not resolved"),
+        (["not tested", "not resolved", "not tested"], "of 3 claims, 2 are not tested and 1 is not resolved"),
+    ],
+)
+def test_what_is_still_open_is_said_of_every_claim(words, said):
+    assert _open_claims(SimpleNamespace(verdicts=[SimpleNamespace(word=word) for word in words])) == said
 
 
 def test_a_row_whose_cells_fail_is_given_up(tmp_path):
