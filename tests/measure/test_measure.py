@@ -13,11 +13,11 @@ import pytest
 import torch
 
 from experiments.failures.failure import Mistake
-from experiments.measure import memory, throughput
+from experiments.measure import cores, memory, throughput
 from experiments.measure.cores import BUSY, Neighbours, check_threads, long_wait, usable
 from experiments.measure.hardware import device_name, resolve_device, resolve_precision
 from experiments.measure.memory import PeakMemory
-from experiments.measure.mfu import peak_flops
+from experiments.measure.mfu import mfu, peak_flops
 from experiments.measure.quality import bits_per_byte, perplexity, unigram_loss
 from experiments.measure.throughput import WARMUP_STEPS, Throughput, spread
 
@@ -47,6 +47,8 @@ def test_the_guesses_from_frequencies_are_a_distribution():
 def clock(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(throughput.time, "perf_counter", lambda: now[0])
+    # of two threads
+    monkeypatch.setattr(throughput.time, "process_time", lambda: 2 * now[0])
     return now
 
 
@@ -93,7 +95,7 @@ def test_a_pause_is_no_part_of_the_time(clock):
         raise ValueError
     steps(meter, clock, [3.0])
     assert meter.recent() == 50.0
-    assert meter.elapsed() == 4.0
+    assert (meter.elapsed(), meter.processor_seconds()) == (4.0, 8.0)
 
 
 def test_too_few_steps_are_said(clock):
@@ -125,6 +127,14 @@ def test_where_the_mark_cannot_be_reset_it_says_so(monkeypatch, tmp_path):
     assert "since the process began" in PeakMemory(CPU).meaning
 
 
+def test_memory_is_in_bytes_and_without_mapped_files(monkeypatch, tmp_path):
+    status = tmp_path / "status"
+    monkeypatch.setattr(memory, "STATUS", status)
+    status.write_text("VmHWM:\t    3000 kB\nVmRSS:\t    2000 kB\nRssFile:\t     500 kB\n")
+    peak = PeakMemory(CPU)
+    assert (peak.baseline_bytes, peak.peak_bytes()) == (1500 * 1024, 2500 * 1024)
+
+
 def test_without_proc_the_peak_is_that_of_getrusage(monkeypatch, tmp_path):
     monkeypatch.setattr(memory, "STATUS", tmp_path / "none")
     assert PeakMemory(CPU).peak_bytes() == memory.process_peak_bytes()
@@ -151,6 +161,16 @@ def test_without_proc_the_peak_is_that_of_getrusage(monkeypatch, tmp_path):
 )
 def test_peaks_of_known_gpus(name, bf16, fp32):
     assert (peak_flops(name, "bf16"), peak_flops(name, "fp32")) == (bf16, fp32)
+
+
+def test_the_utilisation_is_the_share_of_the_peak_of_the_precision(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA L4")
+    # 121e12 FLOP/s in bf16, 30.3e12 in float32
+    assert mfu(1000.0, 30.25e9, torch.device("cuda"), "bf16") == pytest.approx(0.25)
+    assert mfu(1000.0, 30.3e9, torch.device("cuda"), "fp32") == pytest.approx(1.0)
+    assert mfu(1000.0, 30.3e9, CPU, "fp32") is None
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla K80")
+    assert mfu(1000.0, 30.3e9, torch.device("cuda"), "fp32") is None
 
 
 def test_device_and_precision(monkeypatch):
@@ -187,6 +207,23 @@ def test_the_time_in_which_others_have_the_core_is_known():
             each.kill()
             each.communicate()
     assert waited > BUSY
+
+
+def test_the_waited_share_is_that_of_the_time_in_which_the_threads_were_ready(monkeypatch, tmp_path):
+    def count(**threads):
+        for name, (worked, waited) in threads.items():
+            folder = tmp_path / name.removeprefix("t")
+            folder.mkdir(exist_ok=True)
+            (folder / "schedstat").write_text(f"{worked} {waited} 7\n")
+
+    monkeypatch.setattr(cores, "TASKS", tmp_path)
+    first = f"t{os.getpid()}"
+    count(**{first: (1000, 500), "t1": (200, 0)})
+    neighbours = Neighbours()
+    assert neighbours.waited_share() == 0.0
+    # 50 + 250 more on a core, 70 + 30 more in the queue
+    count(**{first: (1050, 570), "t1": (450, 30)})
+    assert neighbours.waited_share() == pytest.approx(0.25)
 
 
 def test_a_wait_is_said_where_it_is_long():

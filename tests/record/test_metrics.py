@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -30,6 +31,20 @@ def test_persistent_lines_are_on_the_disk(folder, synchronized):
     synchronized.clear()
     folder.metrics.persist()
     assert synchronized == [str(folder.metrics.path)]
+
+
+def test_a_line_that_the_system_takes_in_parts_is_written_whole(folder, monkeypatch):
+    written, write = [], os.write
+
+    def in_parts(descriptor, content):
+        written.append(write(descriptor, content[:5]))
+        return written[-1]
+
+    folder.metrics.append({"step": 10})
+    monkeypatch.setattr("experiments.record.metrics.os.write", in_parts)
+    folder.metrics.append({"step": 20, "loss": 6.5})
+    monkeypatch.undo()
+    assert folder.metrics.read() == [{"step": 10}, {"step": 20, "loss": 6.5}] and len(written) > 4
 
 
 def test_every_step_has_one_line(folder):

@@ -6,6 +6,7 @@ import pytest
 
 from experiments.config.command_line import CommandLine
 from experiments.config.compose import compose
+from experiments.data import packing_pairs
 from experiments.data.cache import Cache
 from experiments.data.corpus import open_corpus
 from experiments.data.errors import DataError
@@ -26,9 +27,9 @@ def pairs_of(count: int) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def made(tmp_path):
-    """made(text or pairs, length=..., **settings) -> Dataset, messages"""
+    """made(text or pairs, length=..., cache=..., **settings) -> Dataset, messages"""
 
-    def make(content, length=16, name="train.tsv", **changes):
+    def make(content, length=16, name="train.tsv", cache="cache", **changes):
         path = tmp_path / name
         if isinstance(content, str):
             path.write_text(content, encoding="utf-8")
@@ -39,8 +40,8 @@ def made(tmp_path):
         keys = {"source": "source", "target": "target", "validation": None, "test": None}
         data = PairFiles(kind="pairs", train=str(path), **(keys | changes))
         messages: list[str] = []
-        cache = Cache(tmp_path / "cache", messages.append)
-        dataset = obtain(data, TOKENIZER, 2 * length, cache, lambda stage, *_: messages.append(stage))
+        kept = Cache(tmp_path / cache, messages.append)
+        dataset = obtain(data, TOKENIZER, 2 * length, kept, lambda stage, *_: messages.append(stage))
         return dataset, messages
 
     return make
@@ -103,6 +104,16 @@ def test_every_pair_is_in_one_split_once(made):
     assert train != sorted(train, key=pairs.index), "they are shuffled"
     again, _ = made(pairs)
     assert (again.train.tokens == dataset.train.tokens).all()
+
+
+def test_chunks_do_not_change_the_rows(made, monkeypatch):
+    pairs = pairs_of(100)
+    whole, _ = made(pairs)
+    monkeypatch.setattr(packing_pairs, "CHUNK", 7)
+    again, _ = made(pairs, cache="in small chunks")
+    assert again.identity == whole.identity and (again.unigram == whole.unigram).all()
+    for split in ("train", "validation", "test"):
+        assert (getattr(again, split).tokens == getattr(whole, split).tokens).all()
 
 
 def test_pairs_of_the_same_source_are_in_the_same_split(made):
