@@ -184,6 +184,29 @@ def test_the_list_times_one_small_model_and_counts_flops(tiny, tmp_path, clocked
     assert len(timed) == 1
 
 
+@pytest.mark.parametrize(
+    ("rate", "seconds"),
+    [
+        # 2 + 3 layers milliseconds a token
+        (lambda layers: 1000 / (2 + 3 * layers), 0.038),
+        # noise does not make a deeper model faster than one of four layers
+        (lambda layers: 1000 * layers, 1 / 4000),
+    ],
+)
+def test_the_time_of_a_deep_model_is_on_the_line_through_those_of_two_shallow_ones(
+    tmp_path, clocked, monkeypatch, rate, seconds
+):
+    from experiments.config.compose import compose
+    from experiments.tables.sources import calibration
+
+    timed = clocked(lambda settings: rate(settings.layers))
+    monkeypatch.setattr(calibration, "_peak_bytes", lambda settings: 1e8)
+    own = [f"cache={tmp_path}", "trainer.device=cpu", "trainer.evaluation_sequences=1", "max_steps=10", "layers=12"]
+    found = calibration.predict(compose(own), StepClock(Console()))
+    assert [settings.layers for settings in timed] == [2, 4]
+    assert found.seconds == pytest.approx(5 + seconds * (10 * 16 * 64 + 64 / 3))
+
+
 def test_both_sides_of_a_translation_are_counted(tmp_path, clocked):
     from experiments.config.compose import compose
     from experiments.tables.sources.calibration import predict

@@ -31,6 +31,18 @@ def test_steps_of_one_row_after_the_other_are_timed_in_one_process(tiny, tmp_pat
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.parametrize(
+    ("times", "median"), [([50.0, 0.2, 0.4, 0.3, 0.2], 0.25), ([50.0, *[0.01] * 5, *[0.03] * 4], 0.01)]
+)
+def test_the_first_step_does_not_count_and_of_long_ones_there_are_fewer(tiny, tmp_path, monkeypatch, times, median):
+    from experiments.config.compose import compose
+
+    left = iter(times)
+    monkeypatch.setattr("experiments.measure.timing.seconds", lambda call, device: next(left))
+    assert step_clock.step_seconds(compose([*tiny, f"cache={tmp_path}"])) == median
+    assert next(left, None) is None
+
+
 def test_an_end_while_the_kernel_is_built_leaves_no_process_and_no_file(tiny, tmp_path, monkeypatch):
     from experiments.config.compose import compose
 

@@ -58,8 +58,9 @@ def test_learned_positions_can_start_as_sinusoidal_ones(bert_of, tokens):
     assert learned.position.weight.requires_grad
     # the same up to a factor, which the norm takes away
     assert_close(learned(tokens), fixed(tokens))
-    drawn = bert_of(position="learned").embedding.position.weight
-    assert float(drawn.detach().std()) == pytest.approx(0.3, rel=0.2)
+    for std, expected in ((0.3, 0.3), (None, 1.0)):
+        drawn = bert_of(position="learned", initial_std=std).embedding.position.weight
+        assert float(drawn.detach().std()) == pytest.approx(expected, rel=0.2)
 
 
 def test_buckets_by_hand():
