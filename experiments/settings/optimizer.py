@@ -34,7 +34,7 @@ class Adafactor(Stepping):
     kind: Literal["adafactor"]
     beta2_decay: Annotated[float, Field(lt=0)]  # the decay of the second moment at step t is 1 - t^beta2_decay
     least_scale: Positive  # lower bound on the root mean square of a parameter, which scales its update
-    update_clip: Positive  # largest root mean square of an update before the learning rate
+    update_clip: Annotated[float, Field(ge=1, allow_inf_nan=False)]  # largest root mean square of an update at rate 1
 
 
 class Muon(Stepping):

@@ -282,6 +282,7 @@ def test_no_configuration_can_import_anything(path):
         (["norm=prre"], ["norm = 'prre'", "post, pre, sandwich", "did you mean pre?"]),
         (["optimizer.clip=-1"], ["optimizer.clip = -1", "greater than 0"]),
         (["optimizer.lr=3"], ["optimizer.lr", "learning_rate"]),
+        (["optimizer=adafactor", "optimizer.update_clip=0.5"], ["optimizer.update_clip = 0.5", "at least 1"]),
         (["epochs=3"], ["'epochs'", "it is a setting of `attn finetune`"]),
         (["evaluate_every=50"], ["no setting 'evaluate_every'", "did you mean trainer.evaluate_every?"]),
         (["evaluate_evry=50"], ["did you mean trainer.evaluate_every?"]),
