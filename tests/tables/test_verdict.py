@@ -356,6 +356,19 @@ def test_a_claim_without_rows_takes_no_share_of_the_allowed_error():
     assert verdicts(claims, scores, budget=NARROW)[0].word == "holds"
 
 
+def test_claims_that_were_not_chosen_take_their_share_of_the_allowed_error_unless_the_seeds_were_planned():
+    claims = {"C": Claim(says="it is so", origin="paper", of="score", parts=["a > b"])}
+
+    def words(t, evidence):
+        scores = beside(t)
+        measures = {"": Measures(scores, {}, {}, {})}
+        return [decide(claims, NARROW, scores, measures, evidence, unchosen)[0].word for unchosen in (0, 8)]
+
+    assert words(4.5, Anytime()) == ["holds", "not resolved"]
+    # a plan is for its claims alone
+    assert words(3.0, Planned()) == ["holds", "holds"]
+
+
 def test_a_side_may_be_a_number():
     assert word("a > 4.3", {"a": CLEAR}) == "holds" and word("4.3 > a", {"a": CLEAR}) == "reversed"
     assert word("a > 3.7", {"a": CLEAR}) == "reversed" and word("a ~ 4.02", {"a": CLEAR}) == "holds"

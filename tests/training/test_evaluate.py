@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ from torch import nn
 from experiments.failures.failure import Mistake
 from experiments.objectives.objective import build_objective
 from experiments.tasks.pretraining import Pretraining
-from experiments.training.evaluate import EVALUATION_BATCH, evaluate, evaluation_batches
+from experiments.training import evaluate as evaluate_module
+from experiments.training.evaluate import EVALUATION_BATCH, evaluate, evaluation_batches, token_counts, unknown_share
 from experiments.training.step.micro_batches import Forward
 
 CPU = torch.device("cpu")
@@ -113,6 +115,28 @@ def test_a_validation_split_without_targets_is_refused_before_anything_is_writte
     with pytest.raises(Mistake, match="the validation split has nothing to predict"):
         go(settings())
     assert not [*(tmp_path / "run").glob("checkpoint*")] and not (tmp_path / "run/metrics.jsonl").exists()
+
+
+def test_each_batch_is_drawn_by_the_seed_of_the_evaluation_and_its_number(dataset):
+    rows = np.arange(2 * EVALUATION_BATCH + 3)[:, None]
+    drawing = SimpleNamespace(
+        evaluation_seed=5, batch=lambda tokens, seed, index: (tokens[0, 0], len(tokens), seed, index)
+    )
+    packed = dataset.validation._replace(tokens=rows)
+    whole = [(0, EVALUATION_BATCH, 5, 0), (EVALUATION_BATCH, EVALUATION_BATCH, 5, 1), (2 * EVALUATION_BATCH, 3, 5, 2)]
+    assert list(evaluation_batches(packed, drawing, None)) == whole
+    assert list(evaluation_batches(packed, drawing, EVALUATION_BATCH + 1)) == [whole[0], (EVALUATION_BATCH, 1, 5, 1)]
+
+
+def test_the_share_of_unknown_tokens_by_hand(dataset, monkeypatch):
+    monkeypatch.setattr(evaluate_module, "COUNTED", 2)
+    packed = dataset.validation._replace(tokens=np.array([[2, 1, 7, 3], [2, 8, 7, 3], [2, 1, 7, 7]], dtype=np.uint16))
+    assert token_counts(packed.tokens, 10).tolist() == [0, 2, 3, 2, 0, 0, 0, 4, 1, 0]
+    words = SimpleNamespace(unk_id=1, sep_id=3, special=frozenset(range(5)), vocabulary_size=10)
+    # two of the seven tokens of the text
+    assert unknown_share(packed, words) == pytest.approx(2 / 7)
+    words.unk_id = 3
+    assert unknown_share(packed, words) == 0.0
 
 
 def test_the_mode_is_as_before(score, dataset):

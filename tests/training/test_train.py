@@ -21,6 +21,7 @@ from experiments.measure.cores import Neighbours
 from experiments.measure.memory import resident_bytes
 from experiments.record.code import digests
 from experiments.record.mirrors.mirrors import Mirrors
+from experiments.tasks.pretraining import Pretraining
 from experiments.training import set_up
 from experiments.training import train as train_module
 from experiments.training.step.learner import Learner
@@ -40,6 +41,8 @@ def test_it_learns_and_says_what_it_found(settings, go):
     assert result.perplexity == pytest.approx(math.exp(result.validation_loss))
     assert result.validation_loss == lines[-1]["validation_loss"]
     assert result.steps == 60 and result.tokens == 60 * 8 * 16 == lines[-1]["tokens"]
+    rows = Pretraining(settings()).prepare(lambda *_: None).train.tokens
+    assert result.epochs == pytest.approx(60 * 8 / len(rows))
     assert result.tokens_per_second > 0 and "median" in result.throughput_meaning
     assert result.peak_memory_bytes > 1e8 and "resident" in result.peak_memory_meaning
     stored = load_file(next(folder.checkpoint.glob("best-*.safetensors")))

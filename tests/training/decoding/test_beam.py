@@ -105,6 +105,45 @@ def test_a_model_that_never_ends_is_stopped():
     assert [len(each) for each in beam_search(Endless(), tokens, mask, longest=5, **options)] == [5, 5]
 
 
+class Scripted:
+    """Gives the tokens 0, 3, 4 and the end the chances that a script has for what was said so far."""
+
+    def __init__(self, script):
+        self.script = script
+
+    def encode(self, tokens, mask):
+        return torch.zeros(*tokens.shape, 4)
+
+    def decode(self, decoder_tokens, memory, positions, mask):
+        chances = torch.full((len(positions), VOCABULARY), 1e-9)
+        for row, (_, *said) in enumerate(decoder_tokens.tolist()):
+            for token, chance in self.script.get(tuple(said), {END: 1.0}).items():
+                chances[row, token] = chance
+        return chances.log()
+
+
+def scripted(script, **options):
+    more = {"longest": 4, "start_id": START, "end_id": END}
+    (found,) = beam_search(
+        Scripted(script), torch.tensor([[3, 3]]), torch.ones(1, 2, dtype=torch.bool), **options, **more
+    )
+    return found
+
+
+def test_an_end_that_is_not_among_the_best_continuations_does_not_count():
+    """Although its score, ln 0.4, is better than that of the target that is found, ln 0.36."""
+    script = {(): {3: 0.6, END: 0.4}, (3,): {END: 0.6, 0: 0.4}}
+    assert scripted(script, beam=1, length_penalty=0.0) == [3]
+    assert scripted(script, beam=2, length_penalty=0.0) == []
+
+
+def test_a_search_goes_on_while_a_longer_target_could_become_better():
+    """With (5 + 4) / 6 = 1.5, ln 0.35 / 1.5 of four tokens is better than ln 0.38 of one, which is found first."""
+    script = {(): {END: 0.38, 3: 0.35, 4: 0.27}, (3,): {0: 1.0}, (3, 0): {4: 1.0}, (4,): {0: 0.5, 3: 0.5}}
+    assert scripted(script, beam=2, length_penalty=1.0) == [3, 0, 4]
+    assert scripted(script, beam=2, length_penalty=0.0) == []
+
+
 def test_the_penalty_by_hand():
     assert penalty(1, 0.6) == 1.0 and penalty(7, 0.0) == 1.0
     assert penalty(7, 0.6) == pytest.approx(2**0.6)

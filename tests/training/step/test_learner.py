@@ -90,6 +90,17 @@ def test_the_outcome_of_a_step_is_that_of_its_gradient(learner):
     assert outcome.gradient_norm == float(other.gradient_norm()) > 0
 
 
+@pytest.mark.parametrize("clip", [0.01, 1e6, None])
+def test_an_update_follows_the_gradient_clipped_to_its_largest_norm(learner, clip):
+    one = learner(optimizer__clip=clip)
+    before = [parameter.detach().clone() for parameter in one.parameters()]
+    one.optimizers = [torch.optim.SGD([{"params": one.parameters(), "rate_factor": 1.0}])]
+    norm = one.take(1, 100.0).gradient_norm
+    moved = torch.stack([(old - new.detach()).norm() for old, new in zip(before, one.parameters(), strict=True)]).norm()
+    assert norm > 0.02
+    assert float(moved) == pytest.approx(100 * min(norm, clip or norm), rel=1e-3)
+
+
 def test_a_gradient_in_parts_is_that_of_the_whole_and_halves_until_it_fits(learner, monkeypatch):
     still = {"model__dropout": 0.0, "model__attention_dropout": 0.0, "variant__dropout": 0.0}
     whole, parts = learner(**still), learner(**still)

@@ -4,10 +4,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from experiments.objectives.loss import loss
 from experiments.objectives.objective import Batch
 from experiments.training.step.micro_batches import (
+    Forward,
     OutOfMemoryError,
     dropout_seed,
     fitting,
@@ -80,6 +82,36 @@ def test_real_shortages_are_told_from_mistakes():
     assert not is_out_of_memory(mistake.value)
     with pytest.raises(RuntimeError, match="mat1"):
         fitting(lambda size: torch.ones(2, 3) @ torch.ones(2, 3), 4, lambda size: None)
+
+
+class Dropping(nn.Module):
+    """Drops some of 64 equal logits, and keeps note of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.kept = []
+
+    def forward(self, tokens, positions):
+        logits = nn.functional.dropout(torch.ones(len(positions), 64))
+        self.kept.append(tuple(logits[0].tolist()))
+        return logits
+
+
+def test_each_part_of_each_step_of_each_run_drops_others():
+    batch, model = (
+        Batch({"tokens": torch.zeros(3, 1)}, torch.arange(3), torch.zeros(3, dtype=torch.int64), 1),
+        Dropping(),
+    )
+
+    def drop():
+        for seed in (0, 1):
+            for step in (0, 1):
+                assert len(list(Forward(model, torch.device("cpu"), "fp32", seed).losses(batch, step, 1))) == 3
+
+    drop()
+    assert len({*model.kept}) == len(model.kept) == 2 * 2 * 3
+    drop()
+    assert model.kept[12:] == model.kept[:12]
 
 
 def test_dropout_seeds_differ():

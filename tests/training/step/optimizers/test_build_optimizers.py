@@ -80,13 +80,14 @@ def test_two_steps_of_adamw_by_hand():
 
 def test_a_step_of_lamb_by_hand():
     model = ones(Model())
+    nn.init.constant_(model.linear.bias, 3.0)
     go(model, build_optimizers(model, CONFIGS["lamb"]), 2.0)
     # m / sqrt(v) without bias correction: 0.1 * 2 / (0.1 * 2) = 1; with the decay of a matrix 1 + 0.5
     update = 0.1 * 2.0 / math.sqrt(0.01 * 4.0) + 0.5
     # of [2, 2] ones the norm is 2, of its update 2 * 1.5
     assert model.linear.weight.flatten().tolist() == pytest.approx([1 - 0.1 * 2 / (2 * update) * update] * 4)
-    # a vector takes neither decay nor trust ratio
-    assert model.linear.bias.tolist() == pytest.approx([1 - 0.1 * 1.0] * 2)
+    # a vector takes neither decay nor trust ratio, which would be 3
+    assert model.linear.bias.tolist() == pytest.approx([3 - 0.1 * 1.0] * 2)
 
 
 def test_matrices_keep_the_trust_ratio_of_lamb_without_decay():
@@ -126,6 +127,31 @@ def test_muon_has_the_hidden_matrices_and_adamw_the_rest():
     moved = (before * (1 - 0.1 * 0.5) - model.linear.weight.detach()) / (0.1 * 0.2 * math.sqrt(2))
     assert moved[0, 0].item() == pytest.approx(1, abs=0.35) and moved[1, 1].item() == pytest.approx(1, abs=0.35)
     assert moved[0, 1].item() == pytest.approx(0, abs=0.05)
+
+
+OTHERS = {
+    "learning_rate": 0.05, "weight_decay": 0.1, "beta1": 0.5, "beta2": 0.5, "epsilon": 0.1, "beta2_decay": -0.3,
+    "least_scale": 3.0, "update_clip": 5.0, "momentum": 0.5, "nesterov": False, "newton_schulz_steps": 1,
+}  # fmt: skip
+
+
+@KINDS
+def test_every_setting_acts(kind):
+    def moved(config):
+        model, random = ones(Model()), torch.Generator().manual_seed(0)
+        optimizers = build_optimizers(model, config)
+        for _ in range(3):
+            for parameter in model.parameters():
+                parameter.grad = torch.randn(parameter.shape, generator=random)
+            ALONE.update(optimizers)
+        return torch.cat([parameter.detach().flatten() for parameter in model.parameters()])
+
+    # the learner clips, and `Model` has no parameters with a factor
+    own = type(CONFIGS[kind]).model_fields.keys() - {"kind", "clip", "head_mixing_rate_factor", "position_rate_factor"}
+    before = moved(CONFIGS[kind])
+    for setting in sorted(own):
+        other = moved(CONFIGS[kind].model_copy(update={setting: OTHERS[setting]}))
+        assert (other - before).abs().max() > 1e-3, setting
 
 
 @KINDS
