@@ -319,6 +319,36 @@ MUTATIONS = [
     ),
     Mutation("experiments/training/guard.py", "if progress.ended:", "if False:", "training/test_non_finite_and_oom.py"),
     Mutation(
+        "experiments/training/step/learner.py",
+        "if self.clip is not None:",
+        "if False:",
+        "training/step/test_learner.py",
+    ),
+    Mutation(
+        "experiments/training/step/micro_batches.py",
+        "dropout_seed(self.seed, step, index)",
+        "dropout_seed(self.seed, step, 0)",
+        "training/step/test_micro_batches.py",
+    ),
+    Mutation(
+        "experiments/training/evaluate.py",
+        "objective.evaluation_seed, index)",
+        "objective.evaluation_seed, 0)",
+        "training/test_evaluate.py",
+    ),
+    Mutation(
+        "experiments/training/decoding/beam.py",
+        "penalty(limit, length_penalty) > best_of",
+        "penalty(count, length_penalty) > best_of",
+        "training/decoding/test_beam.py",
+    ),
+    Mutation(
+        "experiments/bench/side_by_side.py",
+        "[reference / measured for",
+        "[measured / reference for",
+        "bench/test_timing.py",
+    ),
+    Mutation(
         "experiments/commands/frame/usage.py",
         'source.endswith("COMMANDLINE")',
         "source",
