@@ -9,6 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from experiments.statistics.comparison import Compared
+from experiments.statistics.evidence import MOST_SEEDS
 from experiments.tables.conditions import Conditions
 from experiments.tables.definition.request import Request
 from experiments.tables.definition.table import UNTUNED
@@ -17,7 +19,7 @@ from experiments.tables.seed_plan import make_plan
 from experiments.tables.seeds import FIRST_SEEDS
 from experiments.tables.sources.source import Outcomes
 from experiments.tables.step_times import StepTimes
-from experiments.tables.until_resolved import NextCells, _open_claims, next_step, until_resolved
+from experiments.tables.until_resolved import NextCells, _Open, _open_claims, next_step, until_resolved
 from tests.tables.made import QUIET, Made, evidence, reported, request
 
 pytestmark = pytest.mark.usefixtures("heads_table")
@@ -126,6 +128,15 @@ def test_the_next_seed_goes_to_the_comparison_that_needs_the_fewest_more(tmp_pat
     assert first > second and first - 24 < second - FIRST_SEEDS
     step = step_of(asked, source)
     assert {(cell.row, cell.seed) for cell in step.cells} == {("h8", 24), ("h16", 24)}
+
+
+def test_the_time_that_a_comparison_needs_is_that_of_all_its_rows():
+    differences = dict.fromkeys(range(4), 0.1)
+    known = Compared("", "", ">", differences, -1, 0.1)
+    # six seeds more of a cell of 2 seconds and of one whose time is not known
+    assert _Open("C", known, ["a", "b"], 10).cost({"a": 2.0}) == 6 * (2.0 + 1.0)
+    assert _Open("C", known, ["a", "b"], None).cost({"a": 2.0, "b": 3.0}) == (MOST_SEEDS - 4) * 5.0
+    assert _Open("C", known, ["a"], 3).cost({"a": 2.0}) == 2.0, "at least one"
 
 
 def test_no_seed_goes_to_what_holds_already_or_to_a_claim_that_none_decides(tmp_path):
