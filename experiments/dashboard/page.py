@@ -210,7 +210,8 @@ def _curves(
         ended = [thin[run] for run in of.finished.values()]
         means[number] = {kind: mean_curve([each[kind] for each in ended]) for kind in ("training", "validation")}
         for run in of.runs:
-            alone[run] = {kind: _beside(thin[run][kind], means[number][kind]) for kind in thin[run]}
+            # a run that has no point yet must not look as if it had those of its configuration
+            alone[run] = {kind: _beside(of_kind, means[number][kind]) for kind, of_kind in thin[run].items() if of_kind}
     thinned = any(max(of["lines"], of["evaluations"]) > points for of in read.values())
     return {"means": means, "runs": alone}, points if thinned else None
 

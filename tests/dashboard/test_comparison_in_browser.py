@@ -34,6 +34,17 @@ def test_a_cut_run_enters_no_mean_and_is_counted(make, open_runs):
     assert shown.js(points) == before and shown.complaints() == []
 
 
+def test_a_run_without_an_evaluation_has_no_curve(make, open_runs):
+    sweep(make, seeds=4)
+    make("begun", (6.0,), finished=False, variant="talking_heads", seed=4)
+    shown = open_runs()
+    shown.click("#rest")
+    assert shown.count("#curves .line:not(.faint)") == 2 and shown.count("#curves .line.hollow") == 0
+    shown.choose("y", "training loss")
+    assert "talking_heads, seed 4" in shown.js("return curves.what.series.map((each) => each.name)")
+    assert shown.complaints() == []
+
+
 @pytest.mark.parametrize(
     ("there", "here", "said"),
     [
