@@ -43,8 +43,9 @@ def make(tmp_path: Path) -> Make:
     """make(name, **config): write a finished run, or with finished=False an interrupted one."""
 
     def run(
-        name: str, losses: tuple[float, ...] = (6.0, 5.0, 4.5, 4.0), finished: bool = True, speed: float = 5000.0,
-        memory: float = 500e6, status: str = "done", **settings: Any,
+        name: str, losses: tuple[float, ...] = (6.0, 5.0, 4.5, 4.0), finished: bool = True,
+        speed: float | None = 5000.0, memory: float = 500e6, parameters: int = 10**6, status: str = "done",
+        **settings: Any,
     ) -> Path:  # fmt: skip
         folder = tmp_path / "runs" / name
         folder.mkdir(parents=True)
@@ -56,7 +57,8 @@ def make(tmp_path: Path) -> Make:
             result = {"status": status, "reason": None, "seed": chosen["seed"], "config": chosen, "steps": 40}
             result |= {"validation_loss": loss, "perplexity": math.exp(loss), "unigram_loss": 6.5, "tokens": 4000}
             result |= {"tokens_per_second": speed, "peak_memory_bytes": int(memory), "wall_seconds": 4.0}
-            result |= {"parameters": {"total": 10**6}, "backend": "blocked", "bits_per_byte": 2.0, "late_gain": 0.0}
+            result |= {"parameters": {"total": parameters}, "bits_per_byte": 2.0, "late_gain": 0.0}
+            result |= {"backend": "blocked"}
             leave_result(folder, **result)
         return folder
 

@@ -45,6 +45,15 @@ def test_a_run_without_an_evaluation_has_no_curve(make, open_runs):
     assert shown.complaints() == []
 
 
+def test_a_seed_without_a_speed_has_no_dot(make, open_runs):
+    sweep(make, seeds=4)
+    make("short", (6.0, 5.0, 4.5, 4.4), variant="multi_head", seed=4, speed=None)
+    shown = open_runs()
+    # at 0 tokens per second, it would stretch the axis
+    assert shown.count("#speed .symbol.faint") == 8 and shown.count("#memory .symbol.faint") == 9
+    assert shown.js("return speed.x.low") > 0 and shown.complaints() == []
+
+
 @pytest.mark.parametrize(
     ("there", "here", "said"),
     [

@@ -73,7 +73,8 @@ function drawScatter(chart, shownRows, others, group, column, better) {
   const scale = SCALES[column] ?? 1;
   const of = data.task ? (loss) => loss : Math.exp;
   const quality = data.task ? "loss" : "perplexity";
-  const known = shownRows.filter((row) => isNumber(row[column]) && isNumber(row.loss));
+  const isPlaced = (row) => isNumber(row[column]) && isNumber(row.loss);
+  const known = shownRows.filter(isPlaced);
   const point = (row, name) => ({ x: row[column] * scale, y: of(row.loss), key: (row.of ?? row).name, row, group: group(row.of ?? row),
     hollow: !row.of && row.unlike, text: () => [name, `${quality} ${shown(of(row.loss), quality)}`, `${title(column).toLowerCase()} ${shown(row[column], column)} ${unit(column)}`] }); // prettier-ignore
   const points = known.map((row) => {
@@ -84,10 +85,8 @@ function drawScatter(chart, shownRows, others, group, column, better) {
   });
   const front = paretoFront(points.filter((each) => !each.hollow), better);
   const drawn = points.length > MARKS ? [...new Set([...evenly(points, MARKS), ...front])] : points;
-  const seeds = known.length <= BARS ? known.filter((row) => row.ended.length > 1).flatMap((row) => row.ended) : [];
-  const hollow = [...others.runs, ...others.rows]
-    .filter((row) => isNumber(row[column]) && isNumber(row.loss))
-    .slice(0, MARKS);
+  const seeds = known.length <= BARS ? known.filter((row) => row.ended.length > 1).flatMap((row) => row.ended).filter(isPlaced) : [];
+  const hollow = [...others.runs, ...others.rows].filter(isPlaced).slice(0, MARKS);
   const series = (points, more) =>
     [...grouped(points, (each) => each.group)].map(([number, members]) => ({
       group: number,
