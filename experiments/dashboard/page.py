@@ -24,7 +24,7 @@ from experiments.dashboard.runs import chosen_runs
 from experiments.dashboard.searches import readable_searches
 from experiments.display.lines import warn
 from experiments.display.rows import Row
-from experiments.failures.wording import first_line, plural
+from experiments.failures.wording import as_typed, first_line, plural
 from experiments.files.digest import unsealed
 from experiments.files.disk import open_regular, written_at
 from experiments.files.durable import disk_errors
@@ -110,7 +110,7 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0, say: Callable[
         "task": value_at(results[0], TASK["task"]),
         "scores": scores,
         "margin": MARGIN,
-        "shared": {column: rows[0][column] for column in shared if rows[0][column] is not None},
+        "shared": {column: _as_one(rows[0][column]) for column in shared if rows[0][column] is not None},
         "comparisons": [_comparison(number, known, results) for number in range(len(known.comparisons))],
         "configurations": [_configuration(each, rows, varying, means) for each in known.configurations],
         "run_columns": [*OF_RUN, *scores],
@@ -163,7 +163,7 @@ def _configuration(of: Configuration, rows: list[Row], settings: list[str], meas
     several = [column for column in WITH_INTERVAL if len(values.get(column, ())) > 1]
     return {
         "name": of.name,
-        "values": [of.settings[column] for column in settings],
+        "values": [_as_one(of.settings[column]) for column in settings],
         "comparison": of.comparison,
         "runs": of.runs,
         "ended": list(of.finished.values()),
@@ -288,6 +288,11 @@ def _fitting(items: Iterable[tuple[Any, Any]], room: int, notes: list[str], noun
     if others:
         notes.append(f"There is no room here for {of}{others} more {plural(noun, others)}.")
     return fitting
+
+
+def _as_one(setting: Any) -> Any:
+    """The value of a setting; one of several parts as text, because the script tells values apart as a whole."""
+    return as_typed(setting) if isinstance(setting, list | dict) else setting
 
 
 def _plain(value: Any) -> Any:

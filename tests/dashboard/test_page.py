@@ -50,6 +50,16 @@ def test_settings_and_measures_are_told_apart(make, tmp_path):
     assert data["points"] is None and data["comparisons"][0]["unigram"] == 6.5
 
 
+def test_a_setting_of_several_parts_is_one_value(make, tmp_path):
+    for name, parts, seed in (("a", ["x2l"], 0), ("b", ["x2l", "x2w"], 0), ("c", ["x2l", "x2w"], 1)):
+        make(name, variant="dynamic", model={"parts": parts}, data={"train": ["x", "y"]}, seed=seed)
+    make("d", heads=12, model={"parts": ["x2l", "x2w"]}, data={"train": ["x", "y"]})
+    data = page_data([], tmp_path / "runs")
+    place = data["settings"].index("model.parts")
+    # the script compares values by ===
+    assert [each["values"][place] for each in data["configurations"]] == ["[x2l]", "[x2l,x2w]", "[x2l,x2w]"]
+
+
 def test_the_perplexity_of_several_seeds_is_that_of_their_mean_loss(make, tmp_path):
     for seed, last in enumerate((3.0, 4.0)):
         make(str(seed), losses=(6.0, last), seed=seed)
