@@ -296,10 +296,12 @@ def _as_one(setting: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """The value as JSON can hold it, with numbers rounded for pictures."""
+    """The value as JSON can hold it, with numbers rounded for pictures; large ones keep all digits before the point."""
     # the most frequent kinds first
     if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+        if not math.isfinite(value):
+            return None
+        return float(f"{value:.{DIGITS}g}") if abs(value) < 10**DIGITS else round(value)
     if value is None or isinstance(value, int | str):
         return value
     if isinstance(value, list | tuple):

@@ -60,6 +60,14 @@ def test_a_setting_of_several_parts_is_one_value(make, tmp_path):
     assert [each["values"][place] for each in data["configurations"]] == ["[x2l]", "[x2l,x2w]", "[x2l,x2w]"]
 
 
+def test_large_numbers_keep_the_digits_before_the_point(make, tmp_path):
+    for seed, (parameters, memory) in enumerate(((2_500_123, 387_123_456), (2_500_125, 387_123_457))):
+        make(str(seed), seed=seed, memory=memory, parameters=parameters)
+    data = page_data([], tmp_path / "runs")
+    means = dict(zip(data["measures"], data["configurations"][0]["means"], strict=True))
+    assert means["parameters"] == 2_500_124 and means["peak_memory_bytes"] in (387_123_456, 387_123_457)
+
+
 def test_the_perplexity_of_several_seeds_is_that_of_their_mean_loss(make, tmp_path):
     for seed, last in enumerate((3.0, 4.0)):
         make(str(seed), losses=(6.0, last), seed=seed)
