@@ -73,6 +73,9 @@ def test_ticks_of_time_are_whole_minutes_or_hours(js):
     assert js("timeTicks", 0, 1700, 6) == [0, 300, 600, 900, 1200, 1500]
     assert js("timeTicks", 0, 9 * 3600, 5) == [0, 7200, 14400, 21600, 28800]
     assert js("timeTicks", 0, 50, 5) == [0, 10, 20, 30, 40, 50]
+    # two that are written alike would be one
+    assert js("timeTicks", 0.5, 3.2, 8) == [1, 2, 3]
+    assert js("timeTicks", 0.1, 70, 5, True) == [0, 1, 2, 5, 10, 20, 50]
 
 
 def test_thinning_keeps_both_ends(js):

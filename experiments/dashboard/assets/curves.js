@@ -124,7 +124,7 @@ function drawCurves(shownRows, others, group, baseline) {
   curves.zoomed = state.zoom.curves ?? null;
   const xNumber = (x) => `${menuName} ${format === duration ? duration(x) : counted(Math.round(x))}`;
   curves.draw({
-    x: { title: xTitle, format, round: state.logx ? undefined : round, log: state.logx, number: xNumber },
+    x: { title: xTitle, format, round, log: state.logx, number: xNumber },
     y: { title: yTitle, log: (state.logy || of === Math.exp) && !isDifference, format: of === Math.exp ? whole : short, number },
     series: shownSeries, guides, across: true,
     empty: "None of these runs has reached an evaluation.",

@@ -70,10 +70,12 @@ function ticks(low, high, count, logarithmic) {
   return Array.from({ length: number }, (_, place) => Number(((first + place) * step).toPrecision(12)));
 }
 
-/** Round values between two numbers of seconds: whole hours, minutes or seconds, and halves and quarters of them. */
-function timeTicks(low, high, count) {
-  const size = [3600, 60, 1].find((seconds) => high - low > 2 * seconds) ?? 1;
-  return ticks(low / size, high / size, count, false).map((tick) => tick * size);
+/** Round values between two numbers of seconds: whole hours, minutes or seconds, and halves and quarters of the first
+    two; on a logarithmic axis as above. A part of a second is none of them, because its text would be that of a whole. */
+function timeTicks(low, high, count, logarithmic = false) {
+  const size = logarithmic ? 1 : ([3600, 60].find((seconds) => high - low > 2 * seconds) ?? 1);
+  const all = ticks(low / size, high / size, count, logarithmic).map((tick) => Math.round(tick * size));
+  return [...new Set(all)];
 }
 
 // column -> [title, unit, places after the point]; a column without an entry is a setting and shows as it is
