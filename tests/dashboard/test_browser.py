@@ -259,6 +259,23 @@ def test_the_keyboard_reads_points_and_chooses_configurations(open_page):
     assert shown.complaints() == []
 
 
+def test_the_keyboard_goes_on_from_the_point_that_was_chosen_or_zoomed_to(open_page):
+    shown = open_page()
+    up, left, right, enter = "\ue013", "\ue012", "\ue014", "\ue007"
+    shown.press("#curves svg", right, up, right)
+    read = shown.text("#curves .tip")
+    assert read.startswith("talking_heads, heads 24") and "tokens 4,000" in read
+    shown.press_key(enter, "+")
+    ring = "return document.querySelector('#curves .cursor').getAttribute('visibility')"
+    assert shown.text("#curves .tip") == read and shown.js(ring) == "visible"
+    shown.press_key(left)
+    before = shown.text("#curves .tip")
+    assert before.startswith("talking_heads, heads 24") and "tokens 2,000" in before
+    # there is no such point among the losses of training
+    shown.choose("y", "training loss")
+    assert shown.js("return document.querySelector('#curves .tip').hidden") and shown.complaints() == []
+
+
 def test_a_range_on_an_axis_keeps_its_configurations_in_every_panel(open_page):
     shown = open_page()
     shown.press("#parallel .axis:nth-of-type(3)", "\ue013")

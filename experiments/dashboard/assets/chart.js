@@ -78,6 +78,7 @@ class Chart {
       this.surface.append(
         svg("text", { class: "empty", x: width / 2, y: height / 2 }, what.empty ?? "No run has these numbers."),
       );
+      this.reader.goOn();
       return;
     }
     for (const guide of what.guides ?? []) marks.append(...this.guide(guide));
@@ -85,6 +86,7 @@ class Chart {
     for (const front of what.fronts ?? []) marks.append(...this.front(front));
     this.surface.append(...this.endLabels());
     this.surface.append(...this.reader.overlay(MARGIN.top, height - MARGIN.bottom));
+    this.reader.goOn();
   }
 
   /** The ranges that show all points. A guide that would squeeze them stays outside. */

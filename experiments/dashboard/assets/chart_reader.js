@@ -20,6 +20,14 @@ class ChartReader {
     return [this.across, this.cursor, this.box];
   }
 
+  /** Read the same point of the new drawing, if it is still there. */
+  goOn() {
+    if (!this.focus) return;
+    const { series, point } = this.focus;
+    const isSame = (near) => near.series.name === series.name && ["key", "x", "y"].every((part) => near.point[part] === point[part]);
+    this.show(this.chart.near.find(isSame) ?? null);
+  }
+
   listen() {
     const surface = this.chart.surface;
     let start = null;
