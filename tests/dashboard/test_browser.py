@@ -276,6 +276,28 @@ def test_the_keyboard_goes_on_from_the_point_that_was_chosen_or_zoomed_to(open_p
     assert shown.js("return document.querySelector('#curves .tip').hidden") and shown.complaints() == []
 
 
+def test_what_a_finger_meets_is_read_after_it_is_lifted(open_page, make, measured):
+    measured(make("multi_head-48-0", heads=48))
+    shown = open_page(390)
+    tap = """
+const picture = document.querySelector(`${arguments[0]} svg:is(.chart, .heat)`);
+const box = picture.querySelector(".symbol:not(.faint), .cell").getBoundingClientRect();
+const place = {clientX: box.x + box.width / 2, clientY: box.y + box.height / 2};
+const target = arguments[2] ? document.body : picture;
+// the events of a finger, in the order of the standard
+for (const kind of arguments[1])
+  target.dispatchEvent(new PointerEvent(kind, {bubbles: true, pointerType: "touch", ...place}));
+return document.querySelector(`${arguments[0]} .tip`).hidden;
+"""
+    for panel in ("#speed", "#measures"):
+        assert not shown.js(tap, panel, ["pointerdown", "pointerup", "pointerout", "pointerleave"], False)
+        # until the page is scrolled, or something else is met
+        assert shown.js(tap, panel, ["pointerdown", "pointermove", "pointercancel", "pointerleave"], False)
+        assert not shown.js(tap, panel, ["pointerdown", "pointerup", "pointerleave"], False)
+        assert shown.js(tap, panel, ["pointerdown"], True)
+    assert shown.complaints() == []
+
+
 def test_a_range_on_an_axis_keeps_its_configurations_in_every_panel(open_page):
     shown = open_page()
     shown.press("#parallel .axis:nth-of-type(3)", "\ue013")

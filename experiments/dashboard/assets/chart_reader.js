@@ -53,9 +53,8 @@ class ChartReader {
       start = null;
       this.box?.setAttribute("visibility", "hidden");
     });
-    surface.addEventListener("pointerleave", () => this.show(null));
+    whenLeft(surface, () => this.show(null));
     surface.addEventListener("dblclick", () => this.chart.range(null));
-    surface.addEventListener("blur", () => this.show(null));
     surface.addEventListener("keydown", (event) => this.key(event));
   }
 

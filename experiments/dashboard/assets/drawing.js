@@ -38,6 +38,14 @@ function html(name, attributes = {}, ...children) {
 /** Whether a key is for the browser, which zooms the page and goes back by such keys. */
 const isForBrowser = (event) => event.ctrlKey || event.metaKey || event.altKey;
 
+/** Call `act` when a pointer or the focus leaves a picture. A finger that is lifted leaves nothing, because what it has
+    pointed at is still to be read: it leaves when it scrolls, or meets something else. */
+function whenLeft(picture, act) {
+  picture.addEventListener("pointerleave", (event) => event.pointerType === "touch" || act());
+  for (const kind of ["pointercancel", "blur"]) picture.addEventListener(kind, act);
+  document.addEventListener("pointerdown", (event) => picture.contains(event.target) || act());
+}
+
 /** The size of the letters of a picture in pixels; the style sheet has larger ones for wide screens. */
 const fontSize = (picture) => parseFloat(getComputedStyle(picture).fontSize);
 

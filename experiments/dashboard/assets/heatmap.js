@@ -20,8 +20,7 @@ class HeatMap {
     figure.append(this.surface, this.tip);
     this.surface.addEventListener("pointermove", (event) => this.point(event));
     this.surface.addEventListener("pointerdown", (event) => this.point(event));
-    this.surface.addEventListener("pointerleave", () => this.show(null));
-    this.surface.addEventListener("blur", () => this.show(null));
+    whenLeft(this.surface, () => this.show(null));
     this.surface.addEventListener("keydown", (event) => this.key(event));
     new ResizeObserver(() => this.what && this.draw(this.what)).observe(figure);
   }
