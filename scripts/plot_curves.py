@@ -1,4 +1,4 @@
-"""Plot the validation loss against tokens for every run of a folder: python scripts/plot_curves.py runs out.svg"""
+"""Plot validation loss against tokens for the finished runs of a folder: python scripts/plot_curves.py runs out.svg"""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ def main(runs: Path, picture: Path) -> None:
     named: set[str] = set()
     unigram = None
     for path in sorted(runs.glob("*/result.json")):
-        result = json.loads(path.read_text())
-        lines = [json.loads(line) for line in (path.parent / "metrics.jsonl").read_text().splitlines()]
+        result = json.loads(path.read_text(encoding="utf-8"))
+        if result["status"] != "done":
+            continue
+        metrics = (path.parent / "metrics.jsonl").read_text(encoding="utf-8")
+        lines = [json.loads(line) for line in metrics.splitlines()]
         points = [(line["tokens"] / 1e6, line["validation_loss"]) for line in lines if "validation_loss" in line]
         variant, heads = result["config"]["variant"]["name"], result["config"]["heads"]
         label = f"{variant.replace('_', ' ')}, {heads} heads"
