@@ -5,6 +5,7 @@
 # All state is in FOLDER, and every port is on 127.0.0.1. The nodes node1, node2, ... are all this machine, and each
 # reports that it has CORES cores. A job of the partition `urgent` takes the cores of jobs of `main`, the default.
 set -Eeuo pipefail
+[[ ${1:-} =~ ^(start|stop)$ && ${2:-} ]] || { echo "usage: $0 start|stop FOLDER [CORES [NODES]]" >&2; exit 2; }
 state=$(realpath -m "$2")
 daemons=(node{9..1} slurmctld slurmdbd mariadbd munged)
 
@@ -111,5 +112,4 @@ END
 case $1 in
   start) trap 'stop' ERR; start "${3:-$(nproc)}" "${4:-1}" ;;
   stop) stop ;;
-  *) echo "usage: $0 start|stop FOLDER [CORES [NODES]]" >&2; exit 2 ;;
 esac
