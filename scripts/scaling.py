@@ -7,6 +7,7 @@ Rounds of one process and of two alternate, so that other work on the machine di
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import sys
@@ -27,6 +28,7 @@ from experiments.training.set_up import build_learner
 from experiments.training.step.world import ALONE, World
 
 ROUNDS, STEPS, WARMUP = 5, 8, 3
+ROUNDS_FILE = "rounds.json"
 TIMED = ("all_reduce", "broadcast_object_list")
 
 
@@ -47,8 +49,8 @@ class Clock:
         return timed
 
 
-def measure(settings: Settings, world: World, clock: Clock) -> tuple[float, float]:
-    """The median seconds of a step, and the median seconds of it that are spent in sums."""
+def measure(settings: Settings, world: World, clock: Clock) -> tuple[float, float, int]:
+    """The median seconds of a step, the median seconds of it that are spent in sums, and the number of parameters."""
     torch.set_num_threads(1)
     task = task_of(settings)
     dataset = task.prepare(lambda *_: None)
@@ -61,46 +63,41 @@ def measure(settings: Settings, world: World, clock: Clock) -> tuple[float, floa
         learner.take(step, 1e-4)
         steps.append(time.perf_counter() - began)
         sums.append(clock.seconds - before)
-    return statistics.median(steps[WARMUP:]), statistics.median(sums[WARMUP:])
+    parameters = sum(parameter.numel() for parameter in learner.model.parameters())
+    return statistics.median(steps[WARMUP:]), statistics.median(sums[WARMUP:]), parameters
 
 
-def work(rank: int, settings: Settings, store: str, pipe) -> None:
-    """Measure in rounds, as one of two processes; the first one sends what was measured through `pipe`.
+def work(rank: int, settings: Settings, folder: Path) -> None:
+    """Measure in rounds, as one of two processes; the first one writes what was measured into the folder.
 
     A round is (seconds of a step alone, of a step of both, of the sums in it, of a sum of all gradients; their bytes).
     """
     clock = Clock()
-    with joined(Member(rank, 2, rank), dist.FileStore(store, 2), on_gpu=False) as group:
+    with joined(Member(rank, 2, rank), dist.FileStore(str(folder / "store"), 2), on_gpu=False) as group:
         rounds = []
         for _ in range(ROUNDS):
             dist.barrier()
             alone = measure(settings, ALONE, clock)[0] if rank == 0 else 0.0
             dist.barrier()
-            together = measure(settings, group, clock)
+            *together, count = measure(settings, group, clock)
             dist.barrier()
-            count = sum(parameter.numel() for parameter in task_of(settings).build_model(8192).parameters())
             gradient = torch.zeros(count)
             began = time.perf_counter()
             group.sum([gradient])
             rounds.append((alone, *together, time.perf_counter() - began, 4 * count))
         if rank == 0:
-            pipe.send(rounds)
+            (folder / ROUNDS_FILE).write_text(json.dumps(rounds), encoding="utf-8")
 
 
 def main() -> None:
     """Start both processes, and print the medians of their rounds."""
     settings = compose([*sys.argv[1:], "trainer.device=cpu", "trainer.compile=false"])
     task_of(settings).prepare(lambda *_: None)
-    with tempfile.TemporaryDirectory() as folder:
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe(duplex=False)
-        arguments = (settings, str(Path(folder) / "store"), theirs)
-        processes = [context.Process(target=work, args=(rank, *arguments)) for rank in range(2)]
-        for process in processes:
-            process.start()
-        rounds = ours.recv()
-        for process in processes:
-            process.join()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        # an error in one of them ends both, and is raised here
+        multiprocessing.spawn(work, (settings, folder), nprocs=2)
+        rounds = json.loads((folder / ROUNDS_FILE).read_text(encoding="utf-8"))
     alone, together, sums, reduced, size = (statistics.median(column) for column in zip(*rounds, strict=True))
     ratios = sorted(one / (2 * two) for one, two, *_ in rounds)
     precision = resolve_precision(settings.trainer.precision, torch.device("cpu"))
