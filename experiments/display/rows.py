@@ -69,7 +69,7 @@ def readable(key: str, value: Any) -> str:
         return as_typed(value)
     if isinstance(value, float) and _is_setting(key):
         # what is measured is rounded; a setting must tell the runs apart, and be as it was typed
-        return repr(value).removesuffix(".0")
+        return as_typed(value)
     if isinstance(value, int) or abs(value) >= 1000:
         return f"{value:,.0f}"
     if 0 < abs(value) < 1e-3:

@@ -56,8 +56,12 @@ def as_yaml(value: object) -> str:
 
 
 def as_typed(value: object) -> str:
-    """A value as one types it after KEY=: a list as [a,b], without quotation marks."""
-    return f"[{','.join(map(as_typed, value))}]" if isinstance(value, list) else str(value)
+    """A value as one types it after KEY=: null, true, 64, a list as [a,b], a text without quotation marks."""
+    if isinstance(value, list):
+        return f"[{','.join(map(as_typed, value))}]"
+    if value is None or isinstance(value, bool):
+        return as_yaml(value)
+    return str(value).removesuffix(".0") if isinstance(value, float) else str(value)
 
 
 def shortened(text: str) -> str:

@@ -169,7 +169,7 @@ def _name(columns: Sequence[str], row: Fields, usual: Mapping[str, str], differi
         if column in differing or (row[column] is not None and usual.get(column) != str(row[column])):
             word = column.rpartition(".")[2]
             name = word if words[word] == 1 else column
-            value = "null" if row[column] is None else as_typed(row[column])
+            value = as_typed(row[column])
             parts.append(value if column == "variant" else f"{name} {value}")
     return ", ".join(parts) or str(row["variant"])
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from omegaconf import OmegaConf
 
-from experiments.failures.wording import as_yaml, did_you_mean
+from experiments.failures.wording import as_typed, as_yaml, did_you_mean
 
 
 @pytest.mark.parametrize(
@@ -24,3 +24,11 @@ def test_the_known_word_is_shown_as_it_is_written_with_escapes_if_it_looks_the_s
 @pytest.mark.parametrize("text", ["null", "true", "3", "0.5", "'a text'", "[1, [false]]", "{a: null, b: [1e-06]}"])
 def test_a_value_is_shown_as_a_file_or_the_command_line_has_it(text):
     assert as_yaml(OmegaConf.to_container(OmegaConf.create(f"x: {text}"))["x"]) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "null"), (True, "true"), (5.0, "5"), (0.5, "0.5"), ("5.0", "5.0"), ([0.9, 1.0], "[0.9,1]")],
+)
+def test_a_value_is_as_one_types_it(value, text):
+    assert as_typed(value) == text
