@@ -110,6 +110,8 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0, say: Callable[
         "task": value_at(results[0], TASK["task"]),
         "scores": scores,
         "margin": MARGIN,
+        # the loss of a task whose targets are numbers is a squared error
+        "unit": "" if value_at(results[0], "config.task.kind") == "regression" else "nats",
         "shared": {column: _as_one(rows[0][column]) for column in shared if rows[0][column] is not None},
         "comparisons": [_comparison(number, known, results) for number in range(len(known.comparisons))],
         "configurations": [_configuration(each, rows, varying, means) for each in known.configurations],

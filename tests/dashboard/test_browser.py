@@ -482,6 +482,21 @@ def test_ten_thousand_runs_are_small_and_quick(chromium, make, tmp_path):
     assert min(shown.js(spent) for _ in range(5)) < 1000 and shown.complaints() == []
 
 
+@pytest.mark.parametrize(("kind", "has_unit"), [("classification", True), ("regression", False)])
+def test_a_squared_error_has_no_unit(chromium, make, tmp_path, kind, has_unit):
+    for name, loss in (("a", 2.0), ("b", 1.5)):
+        for seed in range(4):
+            task = {"name": "pairs", "kind": kind}
+            folder = make(f"{name}{seed}", (4.0, 3.0, 2.5, loss + seed / 100), seed=seed, variant=name, task=task)
+            result = RunFolder(folder).result().to_dict() | {"perplexity": None, "scores": {"pearson": 0.5}}
+            leave_result(folder, **result)
+    write_dashboard(["task=pairs"], tmp_path / "runs", tmp_path / "page.html", watch=False, show=False)
+    shown = Opened(chromium, tmp_path / "page.html")
+    shown.choose("y", "difference from the baseline")
+    assert ("nats" in shown.text("main")) == has_unit
+    assert "0.5000" in shown.text("#answer") and not shown.complaints()
+
+
 def test_the_page_of_a_task_shows_scores_and_no_perplexity(chromium, make, tmp_path):
     make("pretrained")
     for name, score, loss in (("squad-a", 61.5, 2.0), ("squad-b", 70.25, 1.5)):

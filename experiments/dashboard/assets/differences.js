@@ -67,7 +67,7 @@ function howMuch({ difference: { mean, half: width, n } }) {
   const share = SHARE.format(Math.abs(100 * Math.expm1(mean)));
   const perplexity = data.task ? "" : `perplexity ${share}% ${mean < 0 ? "lower" : "higher"}; `;
   return [
-    html("b", {}, `${FORMATS[4].format(Math.abs(mean))} nats`),
+    html("b", {}, lossText(FORMATS[4].format(Math.abs(mean)))),
     ` of validation loss (${perplexity}${sure}; ${counts(n, "shared seed")})`,
   ];
 }
@@ -110,8 +110,8 @@ function drawForest(shownRows, baseline, group) {
       : "parameters as many";
   };
   forest.draw({
-    title: "Mean difference of validation loss from the baseline, paired by seed (nats)",
-    brief: "Difference from the baseline (nats)",
+    title: lossTitle("Mean difference of validation loss from the baseline, paired by seed"),
+    brief: lossTitle("Difference from the baseline"),
     heading: ["difference, 95% interval", "seeds", "verdict"],
     zero: {}, margin: data.margin, empty: "Nothing to compare with the baseline.",
     rows: found.slice(0, RUNGS).map((row) => {
@@ -120,7 +120,7 @@ function drawForest(shownRows, baseline, group) {
       return {
         group: group(row), name: row.name, mean, half: width, seeds, word, aside: word === "not tested" || !isNumber(width), hollow: !isNumber(width), key: row.name, selected: row.name === state.chosen,
         numbers: [`${signed(mean)}  ${sure}`, String(n)],
-        text: () => [row.name, `${signed(mean)} nats ${sure}, ${counts(n, "shared seed")}`, `${word} ${word === "better" || word === "worse" ? `than ${baseline.name}` : ""}`, ...(why ? [why] : []), more(row)],
+        text: () => [row.name, `${lossText(signed(mean))} ${sure}, ${counts(n, "shared seed")}`, `${word} ${word === "better" || word === "worse" ? `than ${baseline.name}` : ""}`, ...(why ? [why] : []), more(row)],
       };
     }),
   }); // prettier-ignore
@@ -131,7 +131,7 @@ function drawForest(shownRows, baseline, group) {
     ...(found.length
       ? [
           "The intervals are anytime-valid: you may look whenever you like.",
-          `In the shaded band, a difference is below ${data.margin} nats. Small dots are seeds.`,
+          `In the shaded band, a difference is below ${lossText(data.margin)}. Small dots are seeds.`,
         ]
       : []),
     ...(compared > 1 ? [`Verdicts allow for ${counts(compared, "comparison")} (Holm's correction).`] : []),

@@ -25,6 +25,9 @@ const configurations = data.configurations.map((each, number) => {
   row.seedKey = row.ended.map((run) => run.seed).sort().join();
   return row;
 });
+/** A difference of losses with its unit, and a title with it in brackets: squared errors have none. */
+const lossText = (difference) => (data.unit ? `${difference} ${data.unit}` : difference);
+const lossTitle = (title) => (data.unit ? `${title} (${data.unit})` : title);
 if (data.task) ofTask();
 const columns = ["name", ...data.settings, ...data.measures];
 const GROUPS = 20; // the most that the legend names
@@ -175,7 +178,7 @@ function drawCounts(shownRows, all, faults) {
 function ofTask() {
   MEASURES.loss[1] = MEASURES.unigram_loss[1] = "per target";
   for (const [name, quantity] of Object.entries(QUANTITIES)) {
-    quantity[2] = quantity[2].replace("nats per predicted token", "per target");
+    quantity[2] = quantity[2].replace("nats per predicted token", "per target").replace(" (nats)", lossTitle(""));
     if (quantity[3]) delete QUANTITIES[name];
   }
 }

@@ -287,7 +287,7 @@ function sayChosen(chosen, baseline) {
     const found = comparison().differences[baseline.number]?.[chosen.number];
     if (found)
       parts.push(
-        ` Its loss differs from the baseline's by ${signed(found.mean)} nats${isNumber(found.half) ? ` ${interval(found)}` : ""}, ${counts(found.n, "shared seed")}: ${found.word}. `,
+        ` Its loss differs from the baseline's by ${lossText(signed(found.mean))}${isNumber(found.half) ? ` ${interval(found)}` : ""}, ${counts(found.n, "shared seed")}: ${found.word}. `,
       );
     else if (!chosen.compared)
       parts.push(
