@@ -16,7 +16,7 @@ from experiments.failures.wording import did_you_mean
 from experiments.processes.collection import without_collection
 from experiments.results.checked import ended_results, first_lines
 from experiments.results.columns import tables_of
-from experiments.results.comparability import differing_conditions, remarks, shared_its_machine
+from experiments.results.comparability import differing_conditions, has_disturbed_speed, remarks
 from experiments.results.configurations import is_finished
 from experiments.results.find import NO_RUNS, where
 from experiments.results.over_seeds import BASELINE, DEVIATION, tables_over_seeds
@@ -47,7 +47,7 @@ def compare_runs(
     tables = sorted_tables(sort, tables)
     if over_seeds and (left := len(results) - sum(map(is_finished, results))):
         warn(f"in no mean, because they have not finished with a loss: {left} of {len(results)} runs")
-    if beside := sum(map(shared_its_machine, results)):
+    if beside := sum(map(has_disturbed_speed, results)):
         warn(f"the speeds of {beside} of {len(results)} runs were measured while the machine was busy")
     if conditions := differing_conditions(results):
         warn(f"losses can be compared only between runs with the same {', '.join(conditions)}")

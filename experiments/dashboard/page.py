@@ -36,7 +36,7 @@ from experiments.record.folder import METRICS, RENDERED
 from experiments.record.result import Fields
 from experiments.results.checked import CHANGED
 from experiments.results.columns import TASK, rows_of, scores_of, settings_among, table_of
-from experiments.results.comparability import remarks, shared_its_machine
+from experiments.results.comparability import has_disturbed_speed, remarks
 from experiments.results.configurations import Comparable, Configuration, comparable
 from experiments.results.differences import MARGIN, baselines, differences, measured, of_seeds, summary
 from experiments.results.index import Index
@@ -122,7 +122,7 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0, say: Callable[
         "tables": list(shown_tables.values()),
         "searches": shown_searches,
         "points": points,
-        "beside": sum(map(shared_its_machine, results)),
+        "beside": sum(map(has_disturbed_speed, results)),
         "notes": notes,
         "refresh": refresh,
     }  # fmt: skip

@@ -37,9 +37,10 @@ LEFT_TO_MACHINE = {
 OFTEN_VARIED = ("variant.name", "heads", "layers", "hidden_size", "length", "learning_rate", "max_steps", "precision")
 
 
-def shared_its_machine(result: Fields) -> bool:
-    """Whether other cells ran beside a run, or other processes had its cores."""
-    return (result["cells_at_once"] or 1) > 1 or bool(long_wait(result["waited_for_cores"]))
+def has_disturbed_speed(result: Fields) -> bool:
+    """Whether a run has a speed that was measured while other cells ran beside it, or other processes had its cores."""
+    shared = (result["cells_at_once"] or 1) > 1 or long_wait(result["waited_for_cores"])
+    return result["tokens_per_second"] is not None and bool(shared)
 
 
 def is_condition(place: str) -> bool:
