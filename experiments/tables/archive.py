@@ -97,7 +97,7 @@ def restored(path: Path) -> Report:
         published_file=Path(file) if file else None, names_seeds=numbers.names_seeds,
         chosen_claims=numbers.chosen_claims,
     )  # fmt: skip
-    lines, by_seed = _finite(numbers.lines), _finite(numbers.by_seed)
+    lines, by_seed = _with_numbers(numbers.lines), _with_numbers(numbers.by_seed)
     _check_columns(path, request, lines, by_seed)
     checked, evidence = None, EVIDENCE[numbers.evidence]
     if numbers.plan:
@@ -173,8 +173,8 @@ def _check_columns(path: Path, request: Request, lines: list[Row], by_seed: list
             raise Mistake(f"{path}: has no numbers of {joined(missing)}", remedy)
 
 
-def _finite(rows: list[Row]) -> list[Row]:
-    """The rows with their numbers; JSON has those that are not finite as text."""
+def _with_numbers(rows: list[Row]) -> list[Row]:
+    """The rows of a file with all their numbers; in JSON, those that are not finite are texts."""
     return [{key: number(value) for key, value in row.items()} for row in rows]
 
 
